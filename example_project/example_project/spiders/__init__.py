@@ -1,0 +1,1 @@
+"""One spider for each way of paging, and one for a public practice site."""

@@ -1,0 +1,1 @@
+"""The command ``scrapy resume VERB``; one file per verb, all arguments in ``parser``."""

@@ -1,0 +1,145 @@
+"""The facts about a run, told in sentences: what is left, who has it, since when and why."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from scrapy_resume.commands.status import name_of
+from scrapy_resume.watermark import PageRanges
+
+_MOST = 20  # shards, and pages of a shard, that are told one by one
+
+
+class Account:
+    """Tells one run's facts, as :func:`scrapy_resume.commands.why.gather` has them."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self._facts = facts
+        self._now = _moment(facts["now"])
+        self._workers = {one["instance"]: one for one in facts["workers"]}
+
+    def sentences(self) -> Iterator[str]:
+        """Everything, the most general first."""
+        yield self._headline()
+        shards = self._facts["shards"]
+        for shard in shards[:_MOST]:
+            yield from self._shard(shard)
+        if len(shards) > _MOST:
+            yield f"And {len(shards) - _MOST} more shards; --json has them all."
+        yield from self._quarantine()
+        yield self.advice()
+
+    def advice(self) -> str:
+        """The command that would help, if one would."""
+        facts, shards = self._facts, self._facts["shards"]
+        command = f"`{self._command()}`"
+        if facts["finished_at"]:
+            if facts["verdict"] in ("complete", "complete_with_rejects"):
+                return f"Nothing is left to do; {command} starts a new run."
+            return f"This run is over; {command} starts a new one."
+        if any(shard["error_kind"] == "code" for shard in shards):
+            return f"Mend the spider's code, then {command} reads what is held by its errors."
+        free = [shard for shard in shards if shard["status"] == "pending"]
+        if shards and not free:
+            watch = f"`scrapy resume status {facts['task_id']} --watch`"
+            return f"Nobody needs to do anything while workers hold the rest; {watch} follows them."
+        due = [_moment(shard["next_run_at"]) for shard in free if shard["next_run_at"]]
+        if due and len(due) == len(free) and min(due) > self._now:
+            return f"The next try is due in {_span(min(due) - self._now)}; then {command} makes it."
+        return f"{command} goes on with it, here or on another machine."
+
+    def _headline(self) -> str:
+        facts, counts = self._facts, self._facts["shard_counts"]
+        run = f"Run {facts['run_no']} of {facts['name']} (id {facts['task_id']})"
+        done = f"{counts['done']} of {sum(counts.values())} shards done"
+        read = f"{facts['pages']} pages and {facts['items']} items stored"
+        if facts["finished_at"]:
+            return f"{run} is over, {facts['verdict']}: {facts['reason']} ({done}, {read})."
+        if facts["status"] == "planning":
+            return f"{run} is not planned yet, so nothing of it can be read: {facts['reason']}."
+        return f"{run} is {facts['status']}: {done}, {read}."
+
+    def _shard(self, shard: dict[str, Any]) -> Iterator[str]:
+        where = f"Shard {shard['shard_no']} ({shard['site']}, {_progress(shard)})"
+        since = f"since {shard['updated_at']}"
+        state = shard["status"]
+        if state == "running":
+            yield f"{where} is held by {self._holder(shard)}."
+        elif state == "pending":
+            yield f"{where} waits {since}: {shard['reason']}; {self._when(shard)}."
+        else:
+            name = "has failed" if state == "failed" else f"is {state}"
+            yield f"{where} {name} {since}: {shard['reason']}."
+        yield from _pages(shard)
+
+    def _holder(self, shard: dict[str, Any]) -> str:
+        who = f"worker {name_of(shard['worker'])}"
+        worker = self._workers.get(shard["instance"])
+        if worker:
+            who += f" ({worker['host']}, pid {worker['pid']})"
+        left = _moment(shard["lease_until"]) - self._now
+        heard = f"last written {shard['updated_at']}"
+        if left.total_seconds() < 0:
+            return f"{who}, whose lease ended {_span(-left)} ago; any crawl takes it over; {heard}"
+        return f"{who} for {_span(left)} more unless it renews; {heard}"
+
+    def _when(self, shard: dict[str, Any]) -> str:
+        tries = f"{shard['attempt_count']} of {shard['max_attempts']} tries spent"
+        if shard["next_run_at"]:
+            left = _moment(shard["next_run_at"]) - self._now
+            if left.total_seconds() > 0:
+                return f"the next try is due in {_span(left)} ({shard['next_run_at']}), {tries}"
+        elif shard["error_kind"] == "code":
+            return f"it is tried again when a crawl starts, {tries}"
+        return f"it may be claimed now, {tries}"
+
+    def _quarantine(self) -> Iterator[str]:
+        count, first = self._facts["quarantined"], self._facts["quarantine"]
+        if not count and not first:
+            return
+        yield f"{count} in quarantine" + (":" if first else ".")
+        for one in first:
+            what = one["url"] or one["item_key"] or ""
+            place = f"shard {one['shard_no']}, page {one['page']}"
+            yield f"  {one['kind']} {what} ({place}): {one['error_class']}: {one['error']}"
+        if count > len(first):
+            yield f"  and {count - len(first)} more"
+
+    def _command(self) -> str:
+        arguments = json.loads(self._facts["args"])
+        given = [f"-a {shlex.quote(f'{name}={value}')}" for name, value in arguments.items()]
+        return " ".join(["scrapy resume run", shlex.quote(self._facts["spider"]), *given])
+
+
+def _progress(shard: dict[str, Any]) -> str:
+    end = "open end" if shard["last_page"] is None else f"of {shard['last_page']}"
+    return f"read up to page {shard['cur_page']}, {end}"
+
+
+def _pages(shard: dict[str, Any]) -> Iterator[str]:
+    """Its failed pages, one by one; only the last error of a shard is on record."""
+    failed = PageRanges.parse(shard["failed_pages"])
+    page, _, error = (shard["last_error"] or "").partition(": ")
+    for number in list(failed)[:_MOST]:
+        mine = page == f"page {number}"
+        yield f"  page {number} failed" + (f": {error}" if mine else "")
+    if len(failed) > _MOST:
+        yield f"  and {len(failed) - _MOST} more failed pages: {failed}"
+    known = any(page == f"page {number}" for number in failed)
+    if shard["last_error"] and not known:
+        yield f"  last error: {shard['last_error']}"
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text.removesuffix("Z"))
+
+
+def _span(span: Any) -> str:
+    seconds = round(span.total_seconds())
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"

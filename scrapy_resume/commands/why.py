@@ -1,0 +1,48 @@
+"""``scrapy resume why``: what of a run is unfinished, in sentences."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from scrapy_resume.commands.account import Account
+from scrapy_resume.commands.database import find_task, looked_at, resume_settings
+from scrapy_resume.commands.screen import print_json, show
+from scrapy_resume.store import quarantine, status
+from scrapy_resume.troubles import safe_text
+
+if TYPE_CHECKING:
+    from scrapy.settings import Settings
+
+    from scrapy_resume.store.engine import Database
+
+_FIRST = 10  # quarantined records that are listed
+_RECORD = ("kind", "shard_no", "page", "url", "item_key", "error_class", "error", "attempts")
+
+
+def run(settings: Settings, opts: argparse.Namespace) -> int:
+    """Explain the newest run of a task, or the run with that id."""
+    with looked_at(resume_settings(settings)) as db:
+        task = find_task(db, opts.task)
+        assert db is not None
+        facts = gather(db, task.id)
+    if opts.json:
+        print_json(facts)
+    else:
+        show(Account(facts).sentences())
+    return 0
+
+
+def gather(db: Database, task_id: int) -> dict[str, Any]:
+    """The facts, as ``--json`` prints them: plain values, no cursors, no secrets in URLs."""
+    facts = status.why(db, task_id)
+    for shard in facts["shards"]:
+        shard["shard_key"] = safe_text(shard["shard_key"])
+    whole = next(one for one in status.status(db, task_id)["tasks"] if one["task_id"] == task_id)
+    facts |= {name: whole[name] for name in ("pages", "items", "dropped", "quarantined")}
+    facts["shard_counts"] = whole["shards"]
+    facts["workers"] = whole["workers"]
+    rows = quarantine.find(db, task_id, limit=_FIRST)
+    facts["quarantine"] = [{name: row[name] for name in _RECORD} for row in rows]
+    facts["advice"] = Account(facts).advice()
+    return facts

@@ -1,0 +1,205 @@
+"""The committer: groups finished pages into transactions, off the event loop.
+
+Everything an owner says of a shard (page, held page, finish, release) passes here
+in order, so a finish cannot overtake its pages. One transaction runs at a time; what
+arrives meanwhile forms the next group. A group goes when one of its limits is reached
+(pages, items, delay), or when at least as many pages wait for it as are still being
+read: waiting longer would only make the downloader idle, since a page keeps its slot
+until its COMMIT.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import maybe_deferred_to_future
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from scrapy_resume import clock, faults
+from scrapy_resume.exceptions import StoreUnavailable
+from scrapy_resume.page import Trouble
+from scrapy_resume.store.checkpoints import CommitResult, PageRecord, Record
+from scrapy_resume.threads import StoreThread
+from scrapy_resume.watermark import Position
+
+logger = logging.getLogger(__name__)
+
+_RETRY_AFTER = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one record: committed, fenced (not ours any more), refused or unstored.
+
+    *trouble* says which row the database refused when the page was left out because
+    records hold (``RESUME_ON_FAILED_RECORD="hold"``).
+    """
+
+    status: str
+    position: Position | None = None
+    trouble: Trouble | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """When a group commit goes; *delay* in seconds."""
+
+    pages: int
+    items: int
+    delay: float
+
+
+Commit = Callable[[Sequence[Record], dict[int, Position]], CommitResult]
+
+
+class Committer:
+    """Takes records, stores them in groups, and tells each submitter what became of his."""
+
+    def __init__(
+        self,
+        thread: StoreThread,
+        commit: Commit,
+        limits: GroupLimits,
+        *,
+        being_read: Callable[[], int],
+        inc_stat: Callable[..., None],
+        on_failure: Callable[[BaseException], None],
+        patience: float,
+    ) -> None:
+        self.positions: dict[int, Position] = {}
+        self._thread, self._commit, self._limits = thread, commit, limits
+        self._being_read, self._inc, self._on_failure = being_read, inc_stat, on_failure
+        self._patience = patience
+        self._queue: deque[tuple[Record, Deferred[Outcome]]] = deque()
+        self._pages = self._items = 0
+        self._running = self._eager = False
+        self._timer: Any = None
+        self._down_since: float | None = None
+        self._idle: list[Deferred[None]] = []
+
+    def submit(self, record: Record) -> Deferred[Outcome]:
+        """Queue *record*; the Deferred fires once it is durable, or known not to be."""
+        deferred: Deferred[Outcome] = Deferred()
+        self._queue.append((record, deferred))
+        if isinstance(record, PageRecord):
+            self._pages += 1
+            self._items += len(record.rows)
+        self.consider()
+        return deferred
+
+    def consider(self) -> None:
+        """Start a commit if it is time; called again whenever a page stops being read."""
+        if self._running or not self._queue:
+            return
+        limits = self._limits
+        full = self._pages >= limits.pages or self._items >= limits.items
+        if full or self._eager or limits.delay == 0 or self._pages >= self._being_read():
+            self._go()
+        elif self._timer is None:
+            self._timer = call_later(limits.delay, self._go)
+
+    def hurry(self) -> None:
+        """From now on store without waiting for company: the crawl is stopping."""
+        self._eager = True
+        self.consider()
+
+    async def drained(self) -> None:
+        """Wait until everything submitted is stored or given up."""
+        self.hurry()
+        if self._running or self._queue:
+            waiting: Deferred[None] = Deferred()
+            self._idle.append(waiting)
+            await maybe_deferred_to_future(waiting)
+
+    def _go(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+        if not self._running and self._queue:
+            self._running = True
+            self._store(self._take())
+
+    def _take(self) -> list[tuple[Record, Deferred[Outcome]]]:
+        group: list[tuple[Record, Deferred[Outcome]]] = []
+        pages = 0
+        while self._queue and pages < self._limits.pages:
+            record, deferred = self._queue.popleft()
+            if isinstance(record, PageRecord):
+                pages += 1
+                self._items -= len(record.rows)
+            group.append((record, deferred))
+        self._pages -= pages
+        return group
+
+    def _store(self, group: list[tuple[Record, Deferred[Outcome]]]) -> None:
+        records = [record for record, _ in group]
+        positions = {record.shard_id: self.positions[record.shard_id] for record in records}
+        started = perf_counter()
+        stored = self._thread.call(self._commit, records, positions)
+        stored.addCallbacks(self._stored, self._not_stored, (group, started), {}, (group,))
+        stored.addErrback(self._broken, group)
+
+    def _stored(self, result: CommitResult, group: list[Any], started: float) -> None:
+        faults.point("commit.acked")
+        if self._down_since is not None:
+            logger.info("The database is back; commits go on", extra={"action": "store_back"})
+            self._down_since = None
+        self._inc("commit/count")
+        self._inc("commit/seconds", perf_counter() - started)
+        if result.retries:
+            self._inc("commit/retries", result.retries)
+        self._inc("items/written", result.written)
+        self.positions.update(result.positions)
+        held = {(shard_id, page): trouble for shard_id, page, trouble in result.held}
+        self._running = False
+        for record, deferred in group:
+            deferred.callback(_outcome(record, result, held))
+        self.consider()
+        self._maybe_idle()
+
+    def _not_stored(self, failure: Failure, group: list[Any]) -> None:
+        if not isinstance(failure.value, StoreUnavailable):
+            failure.raiseException()
+        now = clock.monotonic()
+        if self._down_since is None:
+            self._down_since = now
+            logger.warning(
+                "The database cannot be reached (%s); %d records wait and downloads pause",
+                failure.value, len(group) + len(self._queue), extra={"action": "store_down"},
+            )  # fmt: skip
+        if now - self._down_since > self._patience:
+            failure.raiseException()
+        self._inc("commit/retries")
+        call_later(_RETRY_AFTER, self._store, group)
+
+    def _broken(self, failure: Failure, group: list[Any]) -> None:
+        self._running = False
+        lost = [*group, *self._queue]
+        self._queue.clear()
+        self._pages = self._items = 0
+        self._on_failure(failure.value or StoreUnavailable("unknown"))
+        for _, deferred in lost:
+            if not deferred.called:
+                deferred.callback(Outcome("unstored"))
+        self._maybe_idle()
+
+    def _maybe_idle(self) -> None:
+        if not self._running and not self._queue:
+            idle, self._idle = self._idle, []
+            for waiting in idle:
+                waiting.callback(None)
+
+
+def _outcome(record: Record, result: CommitResult, held: dict[Any, Trouble]) -> Outcome:
+    if record.shard_id in result.fenced:
+        return Outcome("fenced")
+    if isinstance(record, PageRecord) and (record.shard_id, record.page) in held:
+        return Outcome("refused", trouble=held[record.shard_id, record.page])
+    return Outcome("committed", result.positions.get(record.shard_id))

@@ -1,0 +1,58 @@
+"""Every error this package raises, under one base class."""
+
+from __future__ import annotations
+
+
+class ResumeError(Exception):
+    """Base of all errors raised by scrapy_resume."""
+
+
+class ConfigurationError(ResumeError):
+    """A setting, an argument or an environment that cannot work.
+
+    Raised before the first request; the message is one sentence that names the
+    setting, the value and what is allowed.
+    """
+
+
+class NotAPage(ResumeError):
+    """Raised by a spider in ``check_page`` or a callback: this response is not the page.
+
+    The page is retried in place, then held. It is never counted as an empty page.
+    """
+
+
+class SiteBlocked(ResumeError):
+    """Raised by a spider in ``check_page`` or a callback: the site refuses us.
+
+    The shard goes back with the reason ``blocked`` and spends no retry.
+    """
+
+
+class RunRefused(ResumeError):
+    """The wanted run cannot be opened, e.g. ``RESUME_RUN=new`` while one is worked on."""
+
+
+class SchemaMismatch(ResumeError):
+    """The tables are older or newer than this version can use."""
+
+
+class StoreUnavailable(ResumeError):
+    """The database could not be reached within the retries allowed."""
+
+
+class LeaseLost(ResumeError):
+    """A write carried a fencing token that the database no longer accepts."""
+
+    def __init__(self, shard_id: int, fencing_token: int) -> None:
+        super().__init__(f"shard {shard_id} is no longer ours (fencing token {fencing_token})")
+        self.shard_id = shard_id
+        self.fencing_token = fencing_token
+
+
+class UnsupportedScrapy(ResumeError):
+    """Scrapy's internals do not have the shape the ledger was written for."""
+
+
+class InjectedFault(ResumeError):
+    """Raised by a fault point armed with the action ``raise``."""

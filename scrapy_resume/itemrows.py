@@ -1,0 +1,136 @@
+"""From an item of any type to a row for its table.
+
+Items are turned into rows the moment they arrive, so an item object that the spider
+uses again, or changes afterwards, cannot change what is stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from itemadapter import ItemAdapter
+
+from scrapy_resume.exceptions import ConfigurationError
+from scrapy_resume.store.items import ItemTable, Row, default_row
+
+
+class ItemRows:
+    """Makes rows for one spider: its ``item_key``, ``make_item_key`` and ``item_table``."""
+
+    def __init__(self, spider: Any) -> None:
+        self._source: str = spider.name
+        key = getattr(spider, "item_key", None)
+        self._key = (key,) if isinstance(key, str) else tuple(key or ())
+        self._make_key = getattr(spider, "make_item_key", None)
+        self._tables = _tables(getattr(spider, "item_table", None))
+
+    @property
+    def tables(self) -> list[ItemTable]:
+        """The users' tables that items may go to."""
+        return list(self._tables.values())
+
+    def row(self, item: Any) -> Row:
+        """The row of *item*.
+
+        Raises TypeError or ValueError naming the field for a value that cannot be
+        stored, ValueError for a missing key.
+        """
+        table = self._table_of(item)
+        fields = item if type(item) is dict else ItemAdapter(item).asdict()
+        if table is not None:
+            return _table_row(table, fields)
+        payload = json_text(fields)
+        return default_row(self._source, self._item_key(item, fields, payload), payload)
+
+    def _table_of(self, item: Any) -> ItemTable | None:
+        if not self._tables:
+            return None
+        for cls in type(item).__mro__:
+            if cls in self._tables:
+                return self._tables[cls]
+        return self._tables.get(object)
+
+    def _item_key(self, item: Any, fields: Mapping[str, Any], payload: str) -> str:
+        made = self._make_key(item) if self._make_key is not None else None
+        if made is not None:
+            return str(made)
+        if not self._key:
+            return hashlib.sha256(payload.encode()).hexdigest()
+        parts = [_key_part(fields, name) for name in self._key]
+        return parts[0] if len(parts) == 1 else json.dumps(parts, ensure_ascii=False)
+
+
+def json_text(value: Any) -> str:
+    """*value* as JSON text: sorted keys, non-ASCII kept; NaN and infinities are refused."""
+    return json.dumps(
+        value, ensure_ascii=False, allow_nan=False, sort_keys=True,
+        separators=(",", ":"), default=_plain,
+    )  # fmt: skip
+
+
+def column_value(name: str, value: Any) -> Any:
+    """*value* as one a database driver takes: nested values become JSON text, zoned times
+    UTC. Raises TypeError or ValueError naming the field."""
+    if value is None or isinstance(value, (str, bool, int, bytes, Decimal)):
+        return value.value if isinstance(value, Enum) else value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"field {name!r} is {value}, which no table can hold")
+        return value
+    if isinstance(value, datetime):
+        return value.astimezone(timezone.utc).replace(tzinfo=None) if value.tzinfo else value
+    if isinstance(value, date):
+        return value
+    if isinstance(value, (Mapping, list, tuple, set, frozenset)) or ItemAdapter.is_item(value):
+        return json_text(value)
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, (datetime, date)):
+        return value.isoformat()
+    if isinstance(value, (Decimal, UUID)):
+        return str(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(value, key=repr)
+    if ItemAdapter.is_item(value):
+        return ItemAdapter(value).asdict()
+    raise TypeError(f"{type(value).__name__} values cannot be stored: {str(value)[:50]!r}")
+
+
+def _key_part(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if value is None:
+        raise ValueError(f"the key field {name!r} is missing or None")
+    return value if isinstance(value, str) else str(value)
+
+
+def _table_row(table: ItemTable, fields: Mapping[str, Any]) -> Row:
+    values = {name: column_value(name, value) for name, value in fields.items()}
+    for name in table.key:
+        if values.get(name) is None:
+            raise ValueError(f"the key field {name!r} is missing or None")
+    return Row(table.name, tuple(values[name] for name in table.key), values)
+
+
+def _tables(declared: Any) -> dict[type, ItemTable]:
+    if declared is None:
+        return {}
+    if isinstance(declared, ItemTable):
+        return {object: declared}
+    if isinstance(declared, Mapping) and all(isinstance(t, ItemTable) for t in declared.values()):
+        return dict(declared)
+    raise ConfigurationError(
+        f"item_table is {type(declared).__name__}; allowed is an ItemTable or a dict from item"
+        " class to ItemTable"
+    )

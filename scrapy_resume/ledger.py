@@ -1,0 +1,290 @@
+"""Exact completion of a page, by counting its requests inside Scrapy's engine.
+
+The engine keeps a dequeued request in progress until every output of its callback
+was handled: child requests were scheduled, items went through all pipelines. So a
+page is complete when none of its requests is queued or in progress. The count goes
+up when the scheduler accepts a request and down when the engine is done with it; a
+child, a retry or a redirect is counted before the request it came from is given up,
+so zero is reached exactly once. Items need no count, only an audit.
+
+With asyncio, outputs are handled in the context of their callback. Without, Twisted
+handles them in any context: there every output is tagged with its page instead.
+
+Only this file wraps what Scrapy does not document, and it refuses at the start what
+it does not know. Whatever goes past the wraps makes the page fail.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import scrapy
+from scrapy import Request, signals
+from scrapy.core.engine import ExecutionEngine
+from scrapy.crawler import Crawler
+from scrapy.exceptions import DropItem
+from scrapy.http import Response
+from scrapy.utils.asyncio import is_asyncio_available
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from scrapy_resume import faults
+from scrapy_resume.cancellation import Interrupted
+from scrapy_resume.counts import Counts
+from scrapy_resume.exceptions import UnsupportedScrapy
+from scrapy_resume.openpage import (
+    CURRENT,
+    EndOfShard,
+    NextPage,
+    OpenPage,
+    PageListener,
+    Place,
+    current_item_no,
+    current_page,
+)
+from scrapy_resume.page import Where
+from scrapy_resume.troubles import trouble_from
+from scrapy_resume.visits import Output, Visit
+
+__all__ = [
+    "EndOfShard",
+    "Ledger",
+    "NextPage",
+    "OpenPage",
+    "PageListener",
+    "current_item_no",
+    "current_page",
+]
+
+_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+class Ledger(Counts):
+    """Counts the requests of open pages and tells *listener* when a page is complete.
+
+    *seen_max* bounds the memory of committed pages' request fingerprints.
+    """
+
+    def __init__(
+        self, crawler: Crawler, listener: PageListener, *, seen_max: int = 100_000
+    ) -> None:
+        super().__init__(crawler, listener, seen_max)
+        self._wrapped: list[tuple[Any, str, Any]] = []
+
+    def install(self, engine: ExecutionEngine) -> None:
+        """Wrap *engine*, once its spider is open; raises UnsupportedScrapy."""
+        hooks = self._hooks(engine)
+        for owner, name, parameters, _ in hooks:
+            _check(owner, name, parameters)
+        self.needs_tags = not is_asyncio_available()
+        for owner, name, _, hook in hooks:
+            original = getattr(owner, name)
+            self._wrapped.append((owner, name, original))
+            setattr(owner, name, partial(hook, original))
+        self._crawler.signals.connect(self._spider_error, signals.spider_error)
+
+    def _hooks(
+        self, engine: ExecutionEngine
+    ) -> list[tuple[Any, str, tuple[str, ...], Callable[..., Any]]]:
+        scraper = getattr(engine, "scraper", None)
+        downloader = getattr(engine, "downloader", None)
+        pipelines = getattr(scraper, "itemproc", None)
+        return [
+            (engine, "crawl", ("request",), self._crawl),
+            (engine, "close_spider_async", ("reason",), self._close_spider),
+            (downloader, "fetch", ("request",), self._fetch),
+            (scraper, "enqueue_scrape", ("result", "request"), self._enqueue_scrape),
+            (scraper, "call_spider_async", ("result", "request"), self._call_spider),
+            (scraper, "start_itemproc_async", ("item", "response"), self._start_item),
+            (pipelines, "process_item_async", ("item",), self._process_item),
+        ]
+
+    def uninstall(self) -> None:
+        """Take the wraps off again and forget every page."""
+        for owner, name, original in self._wrapped:
+            setattr(owner, name, original)
+        if self._wrapped:
+            self._crawler.signals.disconnect(self._spider_error, signals.spider_error)
+        self._wrapped.clear()
+        self.forget()
+
+    # The wraps, in the order in which a request meets them.
+
+    async def _close_spider(
+        self, close: Callable[..., Coroutine[Any, Any, None]], *, reason: str = "cancelled"
+    ) -> None:
+        self._listener.closing()
+        await close(reason=reason)
+
+    def _crawl(self, crawl: Callable[[Request], None], request: Request) -> None:
+        """Around ``engine.crawl``: what was ignored on its way, and what was replaced."""
+        self._reached = None
+        try:
+            crawl(request)
+        except BaseException as exc:
+            page = self._current(request)
+            if page is None or not self._stops(exc):
+                raise
+            page.add_trouble(trouble_from(Where.PAGE, exc, url=request.url))
+        finally:
+            if self._reached is not request:
+                self._ignored(request)
+            if self._continued and (visit := self._continued.pop(request, None)) is not None:
+                self._finish(visit)
+
+    def _fetch(
+        self, fetch: Callable[..., Deferred[Any]], request: Request, *args: Any
+    ) -> Deferred[Any]:
+        """Around ``downloader.fetch``: which request became which."""
+        visit = self._visits.get(request)
+        if visit is None:
+            return fetch(request, *args)
+        CURRENT.set(visit.place)
+        try:
+            return fetch(request, *args).addCallback(self._fetched, visit)
+        finally:
+            CURRENT.set(None)
+
+    def _fetched(self, result: Any, visit: Visit) -> Any:
+        if isinstance(result, Request):
+            self._continued[result] = visit
+        return result
+
+    def _enqueue_scrape(
+        self,
+        enqueue_scrape: Callable[[Response | Failure, Request], Deferred[None]],
+        result: Response | Failure,
+        request: Request,
+    ) -> Deferred[None]:
+        """Around ``scraper.enqueue_scrape``: the engine is done when its Deferred fires."""
+        visit = self._visits.get(request)
+        if visit is None:
+            return enqueue_scrape(result, request)
+        if id(result) in self._results and isinstance(result, Response):
+            result = result.copy()  # one response for two requests: tell them apart
+        visit.result = result
+        self._results[id(result)] = visit
+        before = CURRENT.get()
+        CURRENT.set(visit.place)
+        try:
+            return enqueue_scrape(result, request).addBoth(self._scraped, visit)
+        finally:
+            CURRENT.set(before)
+
+    def _scraped(self, result: Any, visit: Visit) -> Any:
+        visit.conclude(result)
+        held = self._finish(visit)
+        return result if held is None else held
+
+    async def _call_spider(
+        self,
+        call_spider: Callable[[Response | Failure, Request], Coroutine[Any, Any, Output]],
+        result: Response | Failure,
+        request: Request,
+    ) -> Output:
+        """Around ``scraper.call_spider_async``: callbacks and errbacks, on every path."""
+        visit = self._visits.get(request)
+        if visit is None or (visit.page is None and not self.needs_tags):
+            return await call_spider(result, request)
+        visit.called = True
+        try:
+            if isinstance(result, Failure):
+                visit.cause = result.value
+                if visit.is_list:
+                    visit.fail(result.value)
+            elif visit.is_list and visit.page is not None:
+                await self._before_callback(visit.page, result)
+            output = await call_spider(result, request)
+        except BaseException as exc:
+            if (shown := visit.stop(exc, self._stops)) is not None:
+                raise shown  # noqa: B904 (it is exc, or has it as its cause)
+            return ()
+        tag = self._tag if self.needs_tags else None
+        return visit.watch(output, self._exhausted, self._stops, tag)
+
+    async def _before_callback(self, page: OpenPage, response: Response) -> None:
+        page.response_url, page.status = response.url, response.status
+        faults.point("page.response")
+        await self._listener.before_callback(page, response)
+
+    def _exhausted(self, visit: Visit) -> None:
+        page = visit.page
+        if page is not None and visit.is_list and visit.cause is None and not visit.asked_again:
+            page.callback_done = True
+            self._read(page)
+
+    async def _start_item(
+        self, start_item: Callable[..., Coroutine[Any, Any, None]], item: Any, *, response: Any
+    ) -> None:
+        """Around ``scraper.start_itemproc_async``: the page of an item, by its response."""
+        visit = self._results.get(id(response))
+        page = current_page() if visit is None else visit.page
+        if page is None:
+            CURRENT.set(None)
+            return await start_item(item, response=response)
+        page.items_in += 1
+        url = page.response_url if visit is None else visit.request.url
+        before = CURRENT.get()
+        CURRENT.set(Place(page.place.home, page.items_in, url))
+        try:
+            await start_item(item, response=response)
+        except BaseException as exc:
+            page.add_trouble(trouble_from(Where.PAGE, exc, url=url))
+            if not self._stops(exc):
+                raise
+        finally:
+            CURRENT.set(before)
+
+    async def _process_item(
+        self, process_item: Callable[[Any], Coroutine[Any, Any, Any]], item: Any
+    ) -> Any:
+        """Around ``itemproc.process_item_async``: what the pipelines made of an item."""
+        place = CURRENT.get()
+        page = None if place is None or not place.item_no else place.home.page
+        if page is None:
+            return await process_item(item)
+        url = None if place is None else place.url
+        try:
+            output = await process_item(item)
+        except DropItem:
+            page.items_dropped += 1
+            raise
+        except Exception as exc:
+            page.items_failed += 1
+            page.add_trouble(trouble_from(Where.ITEM, exc, url=url))
+            raise
+        except BaseException as exc:
+            page.items_failed += 1
+            if not self._stops(exc):
+                raise
+            failed = Interrupted(f"{type(exc).__name__} came out of a pipeline")
+            page.add_trouble(trouble_from(Where.PAGE, failed, url=url))
+            raise failed from exc
+        page.items_scraped += 1
+        return output
+
+    def _spider_error(self, failure: Failure, response: Any) -> None:
+        """On the signal ``spider_error``: what the spider middlewares raised."""
+        visit = self._results.get(id(response))
+        if visit is not None:
+            visit.fail(failure.value)
+
+
+def _check(owner: Any, name: str, parameters: tuple[str, ...]) -> None:
+    """Has *owner* a method *name* that takes *parameters*? Raises UnsupportedScrapy."""
+    method = getattr(owner, name, None)
+    if not callable(method):
+        problem = "is missing"
+    else:
+        known = inspect.signature(method).parameters
+        needed = [p.name for p in known.values() if p.default is p.empty and p.kind not in _ANY]
+        if list(known)[: len(parameters)] == list(parameters) and set(needed) <= set(parameters):
+            return
+        problem = f"takes ({', '.join(known)}) instead of ({', '.join(parameters)})"
+    raise UnsupportedScrapy(
+        f"scrapy_resume cannot count the requests of Scrapy {scrapy.__version__}:"
+        f" {type(owner).__name__}.{name}() {problem}"
+    )

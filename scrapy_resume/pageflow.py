@@ -1,0 +1,364 @@
+"""From a page's last event to its COMMIT: the ledger's listener.
+
+The ledger tells when a list response arrived, when its callback is through and when
+nothing of the page is outstanding any more. Here the page is judged, its shard's walk
+says what to do, and the record goes to the committer. The Deferred given back to the
+ledger keeps the page's last request "in progress" until the page is durable, which is
+both the back-pressure and what a graceful stop waits for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import ensure_awaitable
+from twisted.internet.defer import Deferred
+
+from scrapy_resume import cursor
+from scrapy_resume.committer import Committer, Outcome
+from scrapy_resume.exceptions import NotAPage, ResumeError
+from scrapy_resume.loopguard import digest
+from scrapy_resume.page import Decision, ErrorKind, Trouble, Where, judge
+from scrapy_resume.paging import Action, Commit, Discard, Hold, PageEnd, Retry, SetAside, Walk
+from scrapy_resume.store.checkpoints import Finish, PageFailure, PageRecord, Release
+from scrapy_resume.store.items import Row
+from scrapy_resume.store.quarantine import QuarantineRecord
+from scrapy_resume.walks import ChainWalk, OpenEndedWalk
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.http import Response
+
+    from scrapy_resume.ledger import Ledger, OpenPage
+    from scrapy_resume.mixins import ResumeSpiderMixin
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class HeldShard:
+    """A shard this process holds the lease of: its walk and its open pages.
+
+    *following* keeps the next requests of a chain as the spider made them, with the
+    cookies and secrets that a stored cursor leaves out.
+    """
+
+    walk: Walk
+    open: dict[int, OpenPage] = field(default_factory=dict)
+    waiting: dict[int, Deferred[None]] = field(default_factory=dict)
+    committing: set[int] = field(default_factory=set)
+    following: dict[int, Request] = field(default_factory=dict)
+    body_digest: dict[int, str] = field(default_factory=dict)
+    stated: dict[int, int] = field(default_factory=dict)
+    ending: bool = False
+
+    @property
+    def id(self) -> int:
+        """The shard's id."""
+        return self.walk.claimed.id
+
+    @property
+    def token(self) -> int:
+        """The fencing token of this claim."""
+        return self.walk.claimed.fencing_token
+
+
+class PageFlow:
+    """Judges pages and moves them to the committer, for every shard held."""
+
+    def __init__(
+        self,
+        spider: ResumeSpiderMixin,
+        committer: Committer,
+        *,
+        hold_records: bool,
+        wake: Callable[[], None],
+        inc_stat: Callable[..., None],
+    ) -> None:
+        self.shards: dict[int, HeldShard] = {}
+        self.stopping = False
+        self.read_now = 0
+        self._by_token: dict[str, tuple[HeldShard, int]] = {}
+        self.ledger: Ledger
+        self._spider, self._committer = spider, committer
+        self._hold_records, self._wake, self._inc = hold_records, wake, inc_stat
+        self._end_statuses = frozenset(int(status) for status in spider.end_statuses)
+
+    # What the claim loop calls
+
+    def hold(self, walk: Walk) -> None:
+        """A shard was claimed."""
+        shard = HeldShard(walk)
+        self.shards[shard.id] = shard
+        self._committer.positions[shard.id] = walk.position
+        self._end_if_idle(shard)
+
+    def opened(self, shard: HeldShard, number: int, page: OpenPage) -> None:
+        """A page of a held shard is about to be asked for."""
+        shard.open[number] = page
+        self._by_token[page.token] = (shard, number)
+        self.read_now += 1
+
+    def not_opened(self, shard: HeldShard, number: int, error: Exception) -> None:
+        """The spider could not say how to ask for a page."""
+        trouble = _own_fault(error)
+        self._act(shard, shard.walk.closed(PageEnd(number, Decision.FAILED, trouble)))
+
+    def lose(self, shard_ids: Any) -> None:
+        """These shards belong to others now: drop their pages, say so once."""
+        for shard_id in shard_ids:
+            shard = self.shards.pop(shard_id, None)
+            if shard is None:
+                continue
+            self._inc("leases/lost")
+            logger.warning(
+                "lost lease: shard %d of the run was taken over; its %d open pages are dropped",
+                shard.walk.claimed.shard_no, len(shard.open),
+                extra={"action": "lease_lost", "shard": shard_id},
+            )  # fmt: skip
+            self._drop_all(shard)
+        self._wake()
+
+    def closing(self) -> None:
+        """The engine closes; the same as :meth:`stop`."""
+        self.stop()
+
+    def stop(self) -> None:
+        """The crawl is closing: nothing may wait for pages that will never be asked for."""
+        self.stopping = True
+        for shard in self.shards.values():
+            for number in set(shard.waiting) - shard.committing:
+                shard.waiting.pop(number).callback(None)
+        self._committer.hurry()
+
+    async def release_all(self) -> None:
+        """Give every held shard back, once what was submitted is stored."""
+        await self._committer.drained()
+        for shard in list(self.shards.values()):
+            if not shard.ending:
+                shard.ending = True
+                ids = (shard.id, shard.token)
+                reason = "released: the crawl was stopped"
+                self._submit(shard, Release(*ids, reason, None, None, False, None))
+            self._drop_all(shard)
+        await self._committer.drained()
+
+    # What the ledger calls
+
+    async def before_callback(self, page: OpenPage, response: Response) -> None:
+        """Check a list response; an exception from here fails the page quietly."""
+        held = self._by_token.get(page.token)
+        if held is None:
+            return
+        if response.status == 200 and not response.body:
+            raise NotAPage("the body is empty (0 bytes)")
+        checked = self._spider.check_page(response, page.page)
+        if checked is not None:
+            await ensure_awaitable(checked)
+        shard, number = held
+        stated = self._spider.stated_total(response)
+        if stated is not None:
+            shard.stated[number] = stated
+        if isinstance(shard.walk, (OpenEndedWalk, ChainWalk)):
+            shard.body_digest[number] = digest([response.body.hex()])
+
+    def page_read(self, page: OpenPage) -> None:
+        """The list callback is through: a chain may go on to its next page."""
+        held = self._by_token.get(page.token)
+        if held is None:
+            return
+        shard, number = held
+        try:
+            shard.walk.read(number, self._next_cursor(shard, page), page.end_reason)
+            if page.next_request is not None:
+                shard.following[number + 1] = page.next_request
+        except ResumeError as error:
+            page.troubles.append(_own_fault(error))
+        self._wake()
+
+    def page_closed(self, page: OpenPage) -> Deferred[None] | None:
+        """Nothing of the page is outstanding: judge it, and store it if it is complete."""
+        held = self._by_token.pop(page.token, None)
+        if held is None:
+            return None
+        shard, number = held
+        self.read_now -= 1
+        end = self._judged(shard, number, page)
+        if self.stopping and end.decision is not Decision.COMPLETE:
+            self._forget(shard, number)
+            return None
+        durable: Deferred[None] = Deferred()
+        shard.waiting[number] = durable
+        self._act(shard, shard.walk.closed(end))
+        if self.stopping and number in shard.waiting and number not in shard.committing:
+            shard.waiting.pop(number).callback(None)
+        self._committer.consider()
+        return durable
+
+    # Inside
+
+    def _judged(self, shard: HeldShard, number: int, page: OpenPage) -> PageEnd:
+        walk = shard.walk
+        open_ended = isinstance(walk, OpenEndedWalk)
+        decision, trouble = judge(
+            page.troubles,
+            hold_records=self._hold_records,
+            end_statuses=self._end_statuses if open_ended else frozenset(),
+        )
+        try:
+            next_cursor = self._next_cursor(shard, page)
+        except ResumeError as error:
+            next_cursor, decision, trouble = None, Decision.FAILED, _own_fault(error)
+        rows = tuple(row for _, row in sorted(page.rows, key=lambda numbered: numbered[0]))
+        record = None
+        if decision is Decision.COMPLETE:
+            aside = tuple(self._aside(walk, number, t, page.page.attempt) for t in page.troubles)
+            record = PageRecord(shard.id, shard.token, number, rows, aside, page.items_dropped)
+        return PageEnd(
+            number, decision, trouble, record,
+            rows=page.items_in,
+            empty=page.yielded == 0,
+            content="" if page.yielded == 0 else self._content(shard, number, page, rows),
+            next_cursor=next_cursor,
+            end_reason=page.end_reason,
+            stated_total=shard.stated.pop(number, None),
+        )  # fmt: skip
+
+    def _content(
+        self, shard: HeldShard, number: int, page: OpenPage, rows: tuple[Row, ...]
+    ) -> str:
+        body = shard.body_digest.pop(number, "")
+        if isinstance(shard.walk, (OpenEndedWalk, ChainWalk)) and (rows or page.seen):
+            keys = (f"{row.table}\x1f{row.key!r}" for row in rows)
+            return digest([*keys, *(fingerprint.hex() for fingerprint in page.seen)])
+        return body
+
+    def _next_cursor(self, shard: HeldShard, page: OpenPage) -> str | None:
+        if not page.has_next or not isinstance(shard.walk, ChainWalk):
+            if page.has_next:
+                raise ResumeError("next_page() in a numbered shard, whose pages need no cursor")
+            return None
+        if page.next_request is not None:
+            return cursor.dump(cursor.of_request(page.next_request, self._spider))
+        return cursor.dump(page.next_cursor)
+
+    def _aside(self, walk: Walk, number: int, trouble: Trouble, tries: int) -> QuarantineRecord:
+        claimed = walk.claimed
+        return QuarantineRecord(
+            task_id=claimed.task_id, shard_id=claimed.id, shard_no=claimed.shard_no, page=number,
+            kind=trouble.where.value, url=trouble.url, item_key=trouble.item_key,
+            error_class=trouble.error_class, error=trouble.error, attempts=tries,
+        )  # fmt: skip
+
+    def _act(self, shard: HeldShard, actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, Commit):
+                self._submit(shard, action.record)
+            elif isinstance(action, Retry):
+                self._retry(shard, action)
+            elif isinstance(action, Hold):
+                ids = (shard.id, shard.token, action.number)
+                self._submit(shard, PageFailure(*ids, action.trouble, action.attempts))
+            elif isinstance(action, SetAside):
+                aside = self._aside(shard.walk, action.number, action.trouble, action.attempts)
+                ids = (shard.id, shard.token, action.number)
+                self._submit(shard, PageRecord(*ids, (), (aside,), 0))
+            elif isinstance(action, Discard):
+                self._discard(shard, action.number)
+        self._end_if_idle(shard)
+
+    def _retry(self, shard: HeldShard, action: Retry) -> None:
+        self._inc("pages/retried")
+        self._forget(shard, action.number)
+        if not self.stopping:
+            call_later(action.delay, self._retry_due, shard, action.number)
+
+    def _retry_due(self, shard: HeldShard, number: int) -> None:
+        shard.walk.retry_due(number)
+        self._wake()
+
+    def _discard(self, shard: HeldShard, number: int) -> None:
+        shard.walk.settled(number, None)
+        self._forget(shard, number)
+
+    def _forget(self, shard: HeldShard, number: int) -> None:
+        page = shard.open.pop(number, None)
+        if page is not None:
+            if self._by_token.pop(page.token, None) is not None:
+                self.read_now -= 1
+            self.ledger.abandon(page)
+        shard.body_digest.pop(number, None)
+        waiting = shard.waiting.pop(number, None)
+        if waiting is not None:
+            waiting.callback(None)
+
+    def _drop_all(self, shard: HeldShard) -> None:
+        for number in {*shard.open, *shard.waiting}:
+            self._forget(shard, number)
+
+    def _submit(self, shard: HeldShard, record: Any) -> None:
+        if isinstance(record, (PageRecord, PageFailure)):
+            shard.committing.add(record.page)
+        outcome = self._committer.submit(record)
+        outcome.addCallback(self._stored, shard, record)
+        outcome.addErrback(
+            lambda failure: logger.error(
+                "A stored record could not be followed up", exc_info=failure.value
+            )
+        )
+
+    def _stored(self, outcome: Outcome, shard: HeldShard, record: Any) -> None:
+        if isinstance(record, (PageRecord, PageFailure)):
+            shard.committing.discard(record.page)
+        if outcome.status == "fenced":
+            self.lose([shard.id] if self.shards.get(shard.id) is shard else ())
+        elif isinstance(record, (Finish, Release)):
+            self._ended(shard, record)
+        elif outcome.status == "refused" and outcome.trouble is not None:
+            self._act(shard, shard.walk.refused(record.page, outcome.trouble))
+        elif outcome.status == "committed":
+            self._page_stored(outcome, shard, record)
+        self._wake()
+
+    def _page_stored(self, outcome: Outcome, shard: HeldShard, record: Any) -> None:
+        page = shard.open.get(record.page)
+        if isinstance(record, PageRecord):
+            self._inc("pages/committed")
+            self._inc("items/dropped", record.dropped)
+            self._inc("items/quarantined", len(record.quarantine))
+            if page is not None:
+                self.ledger.remember(page)
+        else:
+            self._inc("pages/held")
+            logger.error(
+                "Page %d of shard %d is held: %s: %s", record.page, shard.walk.claimed.shard_no,
+                record.trouble.error_class, record.trouble.error, extra={"action": "page_held"},
+            )  # fmt: skip
+        shard.walk.settled(record.page, outcome.position)
+        shard.following.pop(record.page, None)
+        self._forget(shard, record.page)
+        self._end_if_idle(shard)
+
+    def _end_if_idle(self, shard: HeldShard) -> None:
+        ours = self.shards.get(shard.id) is shard
+        if ours and not shard.ending and not self.stopping and shard.walk.idle:
+            shard.ending = True
+            self._submit(shard, shard.walk.result())
+
+    def _ended(self, shard: HeldShard, record: Finish | Release) -> None:
+        self.shards.pop(shard.id, None)
+        if isinstance(record, Finish):
+            self._inc("shards/finished")
+            level = logging.INFO if record.status == "done" else logging.ERROR
+            logger.log(
+                level, "Shard %d is %s: %s", shard.walk.claimed.shard_no, record.status,
+                record.reason, extra={"action": "shard_finished"},
+            )  # fmt: skip
+
+
+def _own_fault(error: Exception) -> Trouble:
+    return Trouble(Where.PAGE, ErrorKind.CODE, type(error).__name__, str(error)[:200])

@@ -1,0 +1,233 @@
+"""How the pages of one held shard are walked, retried, held and ended.
+
+The session hands in what became of each page (:class:`PageEnd`) and gets back what
+to do (:class:`Commit`, :class:`Retry`, :class:`Hold`, :class:`Discard`). Which pages
+come next, and when a list has ended, differs by kind of shard: see ``walks.py``.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from scrapy_resume.loopguard import LoopGuard
+from scrapy_resume.page import Decision, ErrorKind, Trouble
+from scrapy_resume.store.checkpoints import Finish, PageRecord, Release
+from scrapy_resume.store.leases import ClaimedShard
+from scrapy_resume.watermark import Position
+
+
+@dataclass(frozen=True, slots=True)
+class PagePolicy:
+    """The settings and spider attributes that decide over failed and empty pages."""
+
+    in_flight: int = 4
+    retries: int = 3
+    retry_delay: float = 1.0
+    hold_pages: bool = True
+    backoff_base: float = 5.0
+    backoff_max: float = 1800.0
+    stop_on_empty: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PageEnd:
+    """What became of one attempt at a page.
+
+    *record* is ready to commit when the decision is COMPLETE. *rows* counts the
+    items it handed in; *content* is a digest of what it yielded ("" for nothing).
+    """
+
+    number: int
+    decision: Decision
+    trouble: Trouble | None = None
+    record: PageRecord | None = None
+    rows: int = 0
+    empty: bool = False
+    content: str = ""
+    next_cursor: str | None = None
+    end_reason: str | None = None
+    stated_total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Store this page."""
+
+    record: PageRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Ask for the page again after *delay* seconds; call ``retry_due`` then."""
+
+    number: int
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Put the page on record as failed; the watermark stays below it."""
+
+    number: int
+    trouble: Trouble
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Quarantine the page and complete it (``RESUME_ON_FAILED_PAGE="quarantine"``)."""
+
+    number: int
+    trouble: Trouble
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Forget this page: it lies past the end, or its predecessor is read again."""
+
+    number: int
+
+
+Action = Commit | Retry | Hold | SetAside | Discard
+
+
+@dataclass(slots=True)
+class Walk(ABC):
+    """The common part: slots in flight, retries in place, and how a shard ends."""
+
+    claimed: ClaimedShard
+    policy: PagePolicy
+    jitter: Callable[[], float] = random.random
+    position: Position = field(init=False)
+    guard: LoopGuard = field(init=False)
+    last_page: int | None = field(init=False)
+    in_flight: set[int] = field(default_factory=set)
+    ready: list[int] = field(default_factory=list)
+    held: dict[int, Trouble] = field(default_factory=dict)
+    attempts: dict[int, int] = field(default_factory=dict)
+    end_reason: str | None = None
+    failure: str | None = None
+    rows: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.position = self.claimed.position
+        self.last_page = self.claimed.shard.last_page
+        self.guard = LoopGuard.load(self.position.digests)
+        position = self.position
+        self.rows = position.written_count + position.dropped_count + position.quarantined_count
+        self._start()
+
+    def _start(self) -> None:
+        """Set up the walk's own state."""
+
+    @abstractmethod
+    def _fresh(self) -> int | None:
+        """The next page never opened by this claim, or None."""
+
+    @abstractmethod
+    def _complete(self, end: PageEnd) -> list[Action]:
+        """A page is complete or missing."""
+
+    def cursor_of(self, number: int) -> str | None:
+        """The JSON text that asks for page *number*; None: its number does."""
+        return None
+
+    def read(self, number: int, next_cursor: str | None, end_reason: str | None) -> None:
+        """The list callback of page *number* is through without an error."""
+
+    def next_page(self) -> int | None:
+        """Open one more page: its number, or None if none may be opened now."""
+        if self.failure is not None:
+            return None
+        number = self.ready.pop(0) if self.ready else None
+        if number is None and len(self.in_flight) < self.policy.in_flight:
+            number = self._fresh()
+        if number is not None:
+            self.in_flight.add(number)
+            self.attempts[number] = self.attempts.get(number, 0) + 1
+        return number
+
+    def retry_due(self, number: int) -> None:
+        """The delay of a :class:`Retry` is over."""
+        if number in self.in_flight:
+            self.ready.append(number)
+
+    def closed(self, end: PageEnd) -> list[Action]:
+        """A page's attempt is over; what to do now, in this order."""
+        if end.stated_total is not None:
+            self.guard = replace(self.guard, stated_total=end.stated_total)
+        if end.decision is Decision.FAILED:
+            assert end.trouble is not None
+            return self._failed(end.number, end.trouble)
+        return self._complete(end)
+
+    def settled(self, number: int, position: Position | None) -> None:
+        """A page left its slot: committed (with the new *position*), held or discarded."""
+        self.in_flight.discard(number)
+        self.attempts.pop(number, None)
+        if position is not None and position.version > self.position.version:
+            self.position = position
+
+    def refused(self, number: int, trouble: Trouble) -> list[Action]:
+        """The commit left the page out because a row was refused and records hold."""
+        return self._failed(number, trouble)
+
+    def _failed(self, number: int, trouble: Trouble) -> list[Action]:
+        tries = self.attempts.get(number, 1)
+        in_place = trouble.kind in (ErrorKind.RETRYABLE, ErrorKind.CODE)
+        if in_place and tries <= self.policy.retries:
+            delay = self.policy.retry_delay * 2.0 ** (tries - 1) * self.jitter()
+            return [Retry(number, delay if trouble.retry_after is None else trouble.retry_after)]
+        return self._give_up(number, trouble, tries)
+
+    def _give_up(self, number: int, trouble: Trouble, tries: int) -> list[Action]:
+        self.held[number] = trouble
+        return [Hold(number, trouble, tries)]
+
+    @property
+    def idle(self) -> bool:
+        """Nothing in flight and nothing to open: :meth:`result` is the walk's last word."""
+        return not self.in_flight and (self.failure is not None or self._fresh() is None)
+
+    def result(self) -> Finish | Release:
+        """What to say of the shard once the walk is idle."""
+        ids = (self.claimed.id, self.claimed.fencing_token)
+        if self.failure is not None:
+            return Finish(*ids, "failed", self.failure)
+        if self.held:
+            return self._release(*ids)
+        stated = self.guard.stated_total
+        if stated is not None and self.rows < stated:
+            reason = f"the site states {stated} rows and {self.rows} were read"
+            return Finish(*ids, "failed", reason)
+        return Finish(*ids, "done", self.end_reason or f"all pages to {self.position.cur_page} read")
+
+    def _release(self, shard_id: int, token: int) -> Finish | Release:
+        number, trouble = min(self.held.items(), key=lambda held: (_gravity(held[1]), held[0]))
+        reason = f"page {number}: {trouble.error_class}: {trouble.error}"
+        blocked = trouble.kind is ErrorKind.BLOCKED
+        if self.claimed.attempt_count >= self.claimed.max_attempts and not blocked:
+            tries = self.claimed.attempt_count
+            return Finish(shard_id, token, "failed", f"{reason} (given up after {tries} attempts)")
+        return Release(
+            shard_id, token, reason, trouble.kind.value, self._backoff(trouble.kind),
+            not blocked, f"{trouble.error_class}: {trouble.error}",
+        )  # fmt: skip
+
+    def _backoff(self, kind: ErrorKind) -> float | None:
+        policy = self.policy
+        if kind is ErrorKind.CODE:
+            return None
+        if kind is ErrorKind.PERMANENT:
+            return policy.backoff_max
+        tries = max(self.claimed.attempt_count - 1, 0)
+        return min(policy.backoff_base * 2.0**tries, policy.backoff_max) * self.jitter()
+
+
+def _gravity(trouble: Trouble) -> int:
+    kinds = (ErrorKind.RETRYABLE, ErrorKind.BLOCKED, ErrorKind.PERMANENT, ErrorKind.CODE)
+    return kinds.index(trouble.kind)

@@ -1,0 +1,111 @@
+"""What a crawl works on: the name of its task, and the shards of its run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from scrapy import Request
+
+from scrapy_resume import cursor
+from scrapy_resume.exceptions import ConfigurationError
+from scrapy_resume.mixins import ResumeSpiderMixin, plans_pages
+from scrapy_resume.page import Shard
+from scrapy_resume.plain import iterate
+
+if TYPE_CHECKING:
+    from scrapy import Spider
+
+_SECRET = re.compile(r"pass(wor)?d|secret|token|api_?key|auth|cookie|credential", re.IGNORECASE)
+_MAX_NAME = 190
+
+
+def identity_arguments(spider: Spider, given: dict[str, Any]) -> dict[str, str]:
+    """The ``-a`` arguments that select the list, by name and sorted.
+
+    ``identity_args`` names them; by default all count that do not begin with ``_`` and
+    do not look like a secret.
+    """
+    chosen = getattr(spider, "identity_args", None)
+    if chosen is None:
+        chosen = [name for name in given if not name.startswith("_") and not _SECRET.search(name)]
+    return {name: str(given[name]) for name in sorted(chosen) if name in given}
+
+
+def task_name(spider_name: str, arguments: dict[str, str]) -> str:
+    """The task's name: the spider's and its identity arguments, at most 190 characters."""
+    name = " ".join([spider_name, *(f"{key}={value}" for key, value in arguments.items())])
+    if len(name.encode()) <= _MAX_NAME:
+        return name
+    mark = hashlib.blake2b(name.encode(), digest_size=8).hexdigest()
+    short = name.encode()[: _MAX_NAME - 20].decode(errors="ignore")
+    return f"{short} #{mark}"
+
+
+def arguments_text(arguments: dict[str, str]) -> str:
+    """The identity arguments as JSON text, the same for every order they came in."""
+    return json.dumps(arguments, ensure_ascii=False, sort_keys=True)
+
+
+def default_site(spider: Spider) -> str:
+    """The site shards belong to unless they say otherwise."""
+    domains = getattr(spider, "allowed_domains", None) or []
+    return getattr(spider, "site", None) or next(iter(domains), None) or spider.name
+
+
+def chain_shard(request: Request, number: int, spider: Spider) -> Shard:
+    """The chain that begins with a start request. Raises ResumeError for one JSON cannot hold."""
+    saved = cursor.of_request(request, spider)
+    key = request.url if request.method == "GET" else f"{request.method} {request.url}"
+    mark = hashlib.blake2b(cursor.dump(saved).encode(), digest_size=6).hexdigest()
+    return Shard(f"{number}:{mark}:{key}"[:_MAX_NAME], cursor=saved, ordered=True)
+
+
+def checked(shards: Iterable[Any]) -> list[Shard]:
+    """*shards*, each of them valid. Raises ConfigurationError naming the one that is not."""
+    result = []
+    for shard in shards:
+        if not isinstance(shard, Shard):
+            raise ConfigurationError(f"plan() yielded {type(shard).__name__}; it must yield Shard")
+        if shard.last_page is not None and shard.last_page < shard.first_page:
+            raise ConfigurationError(
+                f"shard {shard.key!r} ends at page {shard.last_page} before its first page"
+                f" {shard.first_page}"
+            )
+        result.append(shard)
+    return result
+
+
+class Plan:
+    """Collects the shards of one run from ``plan()`` and from the spider's start()."""
+
+    def __init__(self, spider: ResumeSpiderMixin) -> None:
+        self.shards: list[Shard] = []
+        self._spider = spider
+
+    async def read(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """Fill :attr:`shards`; yields the items that start() yields among its requests.
+
+        Raises ConfigurationError for an output that is no shard.
+        """
+        spider = self._spider
+        planned = [shard async for shard in iterate(spider.plan())]
+        self.shards = [self._ordered(shard) for shard in checked(planned)]
+        own_start = type(spider).start is not ResumeSpiderMixin.start
+        if plans_pages(spider) and not own_start:
+            return
+        async for output in start:
+            if isinstance(output, Request):
+                self.shards.append(chain_shard(output, len(self.shards) + 1, spider))
+            else:
+                yield output
+
+    def _ordered(self, shard: Shard) -> Shard:
+        if shard.ordered is not None:
+            return shard
+        numbered = shard.last_page is not None or self._spider._numbered
+        return replace(shard, ordered=shard.cursor is not None or not numbered)

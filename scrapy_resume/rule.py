@@ -1,0 +1,123 @@
+"""What one setting may hold, and how its value is read from text."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scrapy_resume.exceptions import ConfigurationError
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What one setting may hold.
+
+    *kind* is what its value is read as: bool, int, float, str, Path, or object for a
+    class or its import path. *low* and *high* are inclusive. *secret* values appear in
+    no message and no repr.
+    """
+
+    kind: type
+    meaning: str
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    choices: tuple[str, ...] = ()
+    pattern: str | None = None
+    allowed: str = ""
+    default_text: str = ""
+    secret: bool = False
+
+    @property
+    def allowed_text(self) -> str:
+        """What is allowed, in words."""
+        if self.allowed or self.choices:
+            return self.allowed or "one of " + ", ".join(self.choices)
+        if self.low is not None and self.high is not None:
+            noun = "a whole number" if self.kind is int else "a number"
+            return f"{noun} from {self.low:.12g} to {self.high:.12g}"
+        return {bool: "true or false", Path: "a directory"}.get(self.kind, "text")
+
+    def read(self, name: str, value: Any) -> Any:
+        """*value* as this kind. Raises ConfigurationError naming *name* and what is allowed."""
+        try:
+            result = _READERS[self.kind](value)
+            if self._fits(result):
+                return result
+        except (TypeError, ValueError):
+            pass
+        shown = "not valid" if self.secret else repr(value)[:200]
+        raise ConfigurationError(f"{name} is {shown}; allowed is {self.allowed_text}")
+
+    def _fits(self, value: Any) -> bool:
+        if self.low is not None and self.high is not None:
+            return math.isfinite(value) and self.low <= value <= self.high
+        if self.pattern is not None:
+            return re.fullmatch(self.pattern, value) is not None
+        return not self.choices or value in self.choices
+
+
+def setting(default: Any, meaning: str, *, kind: type | None = None, **rest: Any) -> Any:
+    """Declare a dataclass field with its :class:`Rule`; the kind defaults to the default's."""
+    rule = Rule(kind or type(default), meaning, **rest)
+    return field(default=default, repr=not rule.secret, metadata={"rule": rule})
+
+
+def seconds(default: float, meaning: str, low: float, high: float) -> Any:
+    """Declare a length of time."""
+    return setting(default, meaning, unit="seconds", low=low, high=high)
+
+
+def number(default: int, meaning: str, unit: str, low: int, high: int) -> Any:
+    """Declare a count of *unit*."""
+    return setting(default, meaning, unit=unit, low=low, high=high)
+
+
+_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True}
+_BOOLEANS |= {"0": False, "false": False, "no": False, "off": False}
+
+
+def _read_bool(value: Any) -> bool:
+    if not isinstance(value, (int, str)):
+        raise TypeError
+    try:
+        return _BOOLEANS[str(value).strip().lower()]
+    except KeyError:
+        raise ValueError from None
+
+
+def _read_int(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise TypeError
+    return int(value)
+
+
+def _read_float(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise TypeError
+    return float(value)
+
+
+def _read_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _read_component(value: Any) -> Any:
+    if not isinstance(value, (str, type)):
+        raise TypeError
+    return value
+
+
+_READERS = {
+    bool: _read_bool,
+    int: _read_int,
+    float: _read_float,
+    str: _read_text,
+    Path: Path,
+    object: _read_component,
+}

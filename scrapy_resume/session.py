@@ -1,0 +1,232 @@
+"""One crawl's shared state: where scheduler, middleware, pipeline and extension meet.
+
+A session belongs to one Crawler. Nothing is opened before it is needed: ``scrapy
+shell`` never runs ``start()`` and so opens nothing. A mistake in the settings is kept
+until the crawl begins and then ends it with one sentence instead of a traceback.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from scrapy.exceptions import CloseSpider
+from scrapy.utils.defer import deferred_from_coro
+from scrapy.utils.misc import load_object
+
+from scrapy_resume import faults
+from scrapy_resume.claimloop import ClaimLoop
+from scrapy_resume.exceptions import ConfigurationError, ResumeError, RunRefused
+from scrapy_resume.itemrows import ItemRows
+from scrapy_resume.ledger import Ledger
+from scrapy_resume.settings import ResumeSettings
+from scrapy_resume.store import checkpoints, iteminspect, migrate
+from scrapy_resume.store.checkpoints import CommitResult, Record
+from scrapy_resume.store.engine import Database
+from scrapy_resume.store.items import ItemWriter, Row
+from scrapy_resume.threads import StoreThread
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+
+    from scrapy_resume.watermark import Position
+
+logger = logging.getLogger(__name__)
+
+NEEDED = ("ShardScheduler", "PageMiddleware", "CheckpointExtension")
+_PLAIN_STARTS = frozenset({"scrapy.commands.parse", "scrapy.commands.check"})
+
+
+class Session:
+    """What the components of one crawl share. Get it with :meth:`of`."""
+
+    _all: WeakKeyDictionary[Crawler, Session] = WeakKeyDictionary()
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.crawler = crawler
+        self.ledger: Ledger | None = None
+        self.loop: ClaimLoop | None = None
+        self.components: set[str] = set()
+        self.on_loop: list[Callable[[ClaimLoop], None]] = []
+        self._database: Database | None = None
+        self._commits: StoreThread | None = None
+        self._refusal: ConfigurationError | None = None
+        self.rows: ItemRows | None = None
+        self.flush_loose_rows: Callable[[], Awaitable[None]] | None = None
+        self.verdict: str | None = None
+        self._prepared = self._ended = False
+        self._writer: ItemWriter | None = None
+        try:
+            self.settings = ResumeSettings.from_settings(crawler.settings)
+            if self.settings.enabled:
+                if self.settings.fault:
+                    faults.arm(self.settings.fault)
+                refuse_persistent_state(crawler)
+        except ConfigurationError as error:
+            self._refusal, self.settings = error, ResumeSettings(enabled=False)
+
+    @classmethod
+    def of(cls, crawler: Crawler, component: str) -> Session:
+        """The session of *crawler*, made at the first call; *component* says who asks."""
+        session = cls._all.get(crawler)
+        if session is None:
+            session = cls._all[crawler] = cls(crawler)
+        session.components.add(component)
+        return session
+
+    @property
+    def resumes(self) -> bool:
+        """Whether this crawl claims shards: the suite is on and the spider has the mixin.
+
+        Raises CloseSpider, after one ERROR line, if a setting cannot work.
+        """
+        if self._refusal is not None:
+            self.refuse(self._refusal)
+        spider: Any = self.crawler.spider
+        start = getattr(type(spider).start, "__module__", None)
+        if not self.settings.enabled or start in _PLAIN_STARTS:
+            return False
+        if not hasattr(spider, "parse_list_page"):
+            return False
+        missing = [name for name in NEEDED if name not in self.components]
+        if missing:
+            logger.warning(
+                "%s is off: the spider runs from its first page and keeps no checkpoint",
+                " and ".join(missing), extra={"action": "plain"},
+            )  # fmt: skip
+        return not missing
+
+    @property
+    def database(self) -> Database:
+        """The database, described at the first use; nothing is sent yet."""
+        if self._database is None:
+            settings = self.settings
+            if settings.database_url.startswith("sqlite"):
+                settings.home.mkdir(parents=True, exist_ok=True)
+            self._database = Database.connect(
+                settings.database_url, prefix=settings.table_prefix, max_connections=2
+            )
+        return self._database
+
+    @property
+    def commits(self) -> StoreThread:
+        """The thread that writes pages and items, made at the first use."""
+        if self._commits is None:
+            self._commits = StoreThread("commit")
+        return self._commits
+
+    def inc_stat(self, name: str, count: float = 1) -> None:
+        """Add *count* to the stat ``resume/<name>``."""
+        if count:
+            self.crawler.stats.inc_value(f"resume/{name}", count)  # type: ignore[arg-type]
+
+    async def crawl(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """What ``start()`` yields when the crawl resumes: list requests until nothing is left.
+
+        A mistake or a refusal ends the crawl with one ERROR line (CloseSpider).
+        """
+        try:
+            self.loop = loop = ClaimLoop(self)
+            async for output in loop.outputs(start):
+                yield output
+        except RunRefused as error:
+            self.set_verdict("nothing_to_do", str(error))
+            self.refuse(error, "resume_nothing_to_do")
+        except ResumeError as error:
+            self.refuse(error)
+
+    def prepare_store(self) -> None:
+        """Make or check the tables, ours and the users'. Called on a store thread.
+
+        Raises SchemaMismatch, ConfigurationError or StoreUnavailable.
+        """
+        if self._prepared:
+            return
+        migrate.ensure_schema(self.database)
+        tables = self.rows.tables if self.rows is not None else []
+        for finding in iteminspect.require(self.database, tables):
+            logger.warning("%s", finding, extra={"action": "item_table"})
+        self._prepared = True
+
+    def _item_writer(self) -> ItemWriter:
+        if self._writer is None:
+            tables = self.rows.tables if self.rows is not None else []
+            self._writer = ItemWriter(self.database, tables)
+        return self._writer
+
+    def commit(self, records: Sequence[Record], positions: dict[int, Position]) -> CommitResult:
+        """One group commit. Called on the commit thread."""
+        return checkpoints.commit(
+            self.database,
+            records,
+            positions,
+            writer=self._item_writer(),
+            hold_records=self.settings.on_failed_record == "hold",
+        )
+
+    def store_rows(self, rows: Sequence[Row]) -> int:
+        """Write rows of no page in one transaction; returns how many were written.
+
+        Rows that the database refuses are quarantined. Called on the commit thread.
+        """
+        self.prepare_store()
+        return checkpoints.store_rows(self.database, rows, writer=self._item_writer())
+
+    def set_verdict(self, verdict: str, reason: str) -> None:
+        """Make the verdict known to the finish reason, the stats and the log."""
+        self.verdict = verdict
+        self.crawler.stats.set_value("resume/verdict", verdict)
+        self.crawler.stats.set_value("resume/verdict_reason", reason)
+
+    def give_up(self, error: BaseException) -> None:
+        """The store failed for good: close the spider, with one ERROR line."""
+        logger.error(
+            "The crawl stops, since pages cannot be stored: %s", error, extra={"action": "store_failed"}
+        )
+        self.crawler.stats.set_value("resume/error", str(error))
+        closing = self.crawler.engine.close_spider_async(reason="resume_store_failed")
+        self._closing = deferred_from_coro(closing)
+
+    async def end(self, reason: str) -> None:
+        """Release what is held, say the verdict and close everything; once."""
+        if self._ended:
+            return
+        self._ended = True
+        if self.loop is not None and self.loop.task is not None:
+            await self.loop.close()
+            logger.info(
+                "Run %d of %r is %s: %s", self.loop.task.run_no, self.loop.task.name, self.verdict,
+                self.crawler.stats.get_value("resume/verdict_reason"),
+                extra={"action": "verdict", "finish_reason": reason},
+            )  # fmt: skip
+        self.close()
+
+    def refuse(self, error: Exception, reason: str = "resume_refused") -> None:
+        """Say in one line why the crawl cannot go on, and close it. Raises CloseSpider."""
+        logger.error("%s", error, extra={"action": "refused"})
+        self.crawler.stats.set_value("resume/error", str(error))
+        raise CloseSpider(reason) from error
+
+    def close(self) -> None:
+        """Close threads and connections; harmless when repeated."""
+        if self._commits is not None:
+            self._commits.stop()
+        if self._database is not None:
+            self._database.close()
+
+
+def refuse_persistent_state(crawler: Crawler) -> None:
+    """Refuse JOBDIR and persistent duplicate filters. Raises ConfigurationError."""
+    if crawler.settings.get("JOBDIR"):
+        raise ConfigurationError(
+            "JOBDIR is set; it must not be, since after a kill its files hide exactly the"
+            " requests that were lost, and scrapy_resume resumes without it"
+        )
+    dupefilter = load_object(crawler.settings["DUPEFILTER_CLASS"])
+    if dupefilter.__module__.startswith("scrapy_redis."):
+        raise ConfigurationError(
+            f"DUPEFILTER_CLASS is {dupefilter.__name__} of scrapy-redis; it must not be, since a"
+            " filter that outlives the crawl drops the requests a killed process lost"
+        )

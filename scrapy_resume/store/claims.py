@@ -1,0 +1,223 @@
+"""Claiming shards.
+
+A claim locks its candidates with SKIP LOCKED in the order of an index that serves
+it without a sort; with a sort every candidate would be locked and other claimers
+would silently see an empty queue. Sites are walked one equality at a time for the
+same reason. Every claim raises the fencing token and spends an attempt.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Select, select, update
+from sqlalchemy.engine import Connection, Row
+
+from scrapy_resume import faults
+from scrapy_resume.page import Shard
+from scrapy_resume.store.engine import Database
+from scrapy_resume.watermark import PageRanges, Position
+
+_IN_LIST = 2000  # ids of one IN list at most; longer ones are planned as a full scan
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedShard:
+    """A shard we hold, as it stood when it was claimed."""
+
+    id: int
+    task_id: int
+    shard_no: int
+    shard: Shard
+    position: Position
+    ordered: bool
+    fencing_token: int
+    attempt_count: int
+    max_attempts: int
+    resumed: bool
+    site: str
+
+
+def claim(
+    db: Database,
+    task_id: int,
+    *,
+    worker: str,
+    instance: str,
+    limit: int,
+    lease: float,
+    exclude_sites: Collection[str] = (),
+) -> list[ClaimedShard]:
+    """Claim up to *limit* shards for *lease* seconds, the most urgent first.
+
+    An empty list does not mean that the run is over: others may hold the rest.
+    """
+    landed: list[Row[Any]] = []  # what an attempt claimed whose COMMIT had no reply
+
+    def work(conn: Connection) -> list[ClaimedShard]:
+        faults.point("claim.begin")
+        rows = _still_ours(conn, db, landed, instance)
+        if not rows:
+            rows = _select(conn, db, task_id, limit, exclude_sites)
+            _take(conn, db, rows, worker, instance, lease)
+            landed[:] = rows
+        faults.point("claim.before")
+        return [_claimed(row) for row in rows]
+
+    claimed = db.run(work) if limit > 0 else []
+    faults.point("claim.after")
+    return claimed
+
+
+def _select(
+    conn: Connection, db: Database, task_id: int, limit: int, exclude: Collection[str]
+) -> list[Row[Any]]:
+    """Lock up to *limit* candidates. The task's row is locked for sharing, so that the
+    run cannot be declared over or superseded meanwhile."""
+    task = db.tables.task
+    ready = select(task.c.id).where(
+        task.c.id == task_id,
+        task.c.planned_at.is_not(None),
+        task.c.finished_at.is_(None),
+        task.c.desired == "run",
+    )
+    if conn.execute(ready.with_for_update(read=True)).first() is None:
+        return []
+    rows: list[Row[Any]] = []
+    for site, share in _shares(conn, db, task_id, limit, exclude):
+        rows += conn.execute(claim_query(db, task_id, site, share)).all()
+    return sorted(rows, key=lambda row: (row.lane, row.priority, row.id))
+
+
+def claim_query(db: Database, task_id: int, site: str, limit: int) -> Select[Any]:
+    """The locking read of a claim; a test looks at its plan."""
+    shard = db.tables.task_shard
+    return _candidates(db, task_id, site, limit, *shard.c).with_for_update(skip_locked=True)
+
+
+def _candidates(db: Database, task_id: int, site: str, limit: int, *columns: Any) -> Select[Any]:
+    shard = db.tables.task_shard
+    return (
+        select(*columns)
+        .where(
+            shard.c.task_id == task_id,
+            shard.c.status == "pending",
+            shard.c.due == 1,
+            shard.c.site == site,
+        )
+        .order_by(shard.c.lane, shard.c.priority, shard.c.id)
+        .limit(limit)
+    )
+
+
+def _shares(
+    conn: Connection, db: Database, task_id: int, limit: int, exclude: Collection[str]
+) -> list[tuple[str, int]]:
+    """How many of the *limit* most urgent shards each site has, by a read without locks."""
+    shard = db.tables.task_shard
+    waiting = select(shard.c.site).where(
+        shard.c.task_id == task_id, shard.c.status == "pending", shard.c.due == 1
+    )
+    sites = [site for site in conn.execute(waiting.distinct()).scalars() if site not in exclude]
+    if len(sites) == 1:
+        return [(sites[0], limit)]
+    urgency = (shard.c.lane, shard.c.priority)
+    ranked = []
+    for site in sites:
+        found = conn.execute(_candidates(db, task_id, site, limit, *urgency))
+        # Between equals a random number decides, so that no site starves another.
+        ranked += [(row.lane, row.priority, random.random(), site) for row in found]
+    shares: dict[str, int] = {}
+    for *_, site in sorted(ranked)[:limit]:
+        shares[site] = shares.get(site, 0) + 1
+    return list(shares.items())
+
+
+def _take(
+    conn: Connection, db: Database, rows: list[Row[Any]], worker: str, instance: str, lease: float
+) -> None:
+    shard = db.tables.task_shard
+    now = db.now(conn)
+    values = {
+        "status": "running",
+        "reason": "claimed",
+        "worker": worker,
+        "instance": instance,
+        "lease_until": now + timedelta(seconds=lease),
+        "due": 0,
+        "error_kind": None,
+        "updated_at": now,
+        "fencing_token": shard.c.fencing_token + 1,
+        "attempt_count": shard.c.attempt_count + 1,
+    }
+    for ids in in_lists(row.id for row in rows):
+        conn.execute(update(shard).where(shard.c.id.in_(ids)).values(values))
+
+
+def _still_ours(
+    conn: Connection, db: Database, rows: list[Row[Any]], instance: str
+) -> list[Row[Any]]:
+    shard = db.tables.task_shard
+    tokens = {row.id: row.fencing_token + 1 for row in rows}
+    held: set[int] = set()
+    for ids in in_lists(tokens):
+        mine = select(shard.c.id, shard.c.fencing_token).where(
+            shard.c.id.in_(ids), shard.c.instance == instance, shard.c.status == "running"
+        )
+        held |= {row.id for row in conn.execute(mine) if tokens[row.id] == row.fencing_token}
+    return [row for row in rows if row.id in held]
+
+
+def _claimed(row: Row[Any]) -> ClaimedShard:
+    """The shard as the claim made it; *row* was read before."""
+    cursor, spec = (json.loads(text) if text else None for text in (row.first_cursor, row.spec))
+    shard = Shard(
+        key=row.shard_key,
+        first_page=row.first_page,
+        last_page=row.last_page,
+        cursor=cursor,
+        priority=row.priority,
+        site=row.site,
+        spec=spec,
+        ordered=bool(row.ordered),
+    )
+    return ClaimedShard(
+        id=row.id,
+        task_id=row.task_id,
+        shard_no=row.shard_no,
+        shard=shard,
+        position=position_of(row),
+        ordered=bool(row.ordered),
+        fencing_token=row.fencing_token + 1,
+        attempt_count=row.attempt_count + 1,
+        max_attempts=row.max_attempts,
+        resumed=row.fencing_token > 0,
+        site=row.site,
+    )
+
+
+def position_of(row: Any) -> Position:
+    """The position that a row of ``task_shard`` holds."""
+    return Position(
+        version=row.version,
+        cur_page=row.cur_page,
+        cursor=row.cursor,
+        ahead=PageRanges.parse(row.ahead),
+        failed=PageRanges.parse(row.failed_pages),
+        page_count=row.page_count,
+        written_count=row.written_count,
+        dropped_count=row.dropped_count,
+        quarantined_count=row.quarantined_count,
+        digests=row.digests,
+    )
+
+
+def in_lists(ids: Iterable[int]) -> list[list[int]]:
+    """*ids* in ascending order, in lists short enough for a lookup by primary key."""
+    ordered = sorted(ids)
+    return [ordered[at : at + _IN_LIST] for at in range(0, len(ordered), _IN_LIST)]

@@ -1,0 +1,71 @@
+"""How an owner gives a shard up: finished, failed, released, or as the operator wishes."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import select, update
+from sqlalchemy.engine import Connection, Row
+
+from scrapy_resume import faults
+from scrapy_resume.store.columns import REASON_LENGTH
+from scrapy_resume.store.engine import Database
+from scrapy_resume.store.reclaim import RESUMED_LANE
+from scrapy_resume.store.records import Finish, Release
+
+_ERROR_LENGTH = 500
+
+
+def end(
+    conn: Connection, db: Database, shard_id: int, ending: Finish | Release, now: datetime
+) -> str:
+    """Write *ending* into the row that the fence has locked; returns the status it led to."""
+    task, shard = db.tables.task, db.tables.task_shard
+    row = conn.execute(select(shard).where(shard.c.id == shard_id)).one()
+    if isinstance(ending, Finish):
+        faults.point("finish.before")
+        values = _finished(ending)
+    else:
+        wish = select(task.c.desired).where(task.c.id == row.task_id)
+        values = _released(row, ending, conn.execute(wish).scalar_one(), now)
+    values |= {"worker": None, "instance": None, "lease_until": None, "updated_at": now}
+    values["reason"] = _clean(values["reason"], REASON_LENGTH)
+    conn.execute(update(shard).where(shard.c.id == shard_id).values(values))
+    status: str = values["status"]
+    return status
+
+
+def _finished(ending: Finish) -> dict[str, Any]:
+    values: dict[str, Any] = {"status": ending.status, "reason": ending.reason}
+    return values | ({"error_kind": None} if ending.status == "done" else {})
+
+
+def _released(row: Row[Any], ending: Release, wish: str, now: datetime) -> dict[str, Any]:
+    begun = row.cur_page >= row.first_page or row.ahead
+    values: dict[str, Any] = {
+        "error_kind": ending.error_kind,
+        "lane": RESUMED_LANE if begun else row.lane,
+        "attempt_count": row.attempt_count - (not ending.spend_attempt and row.attempt_count > 0),
+    }
+    if ending.last_error is not None:
+        values["last_error"] = _clean(ending.last_error, _ERROR_LENGTH)
+    if wish == "cancel":
+        return values | {"status": "failed", "reason": "cancelled"}
+    if values["attempt_count"] >= row.max_attempts:
+        tries = f"gave up after {row.attempt_count} attempts"
+        return values | {"status": "failed", "reason": f"{tries}: {ending.reason}"}
+    if wish == "pause":
+        return values | {"status": "paused", "reason": "paused"}
+    return values | {"status": "pending", "reason": ending.reason} | _when(ending, now)
+
+
+def _when(ending: Release, now: datetime) -> dict[str, Any]:
+    if ending.delay is not None:
+        return {"due": 0, "next_run_at": now + timedelta(seconds=ending.delay)}
+    at_next_start = ending.error_kind == "code"
+    return {"due": int(not at_next_start)}
+
+
+def _clean(text: str, limit: int) -> str:
+    return text[:limit].encode("utf-8", "replace").decode()

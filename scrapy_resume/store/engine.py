@@ -1,0 +1,139 @@
+"""One database: its engine, its connections and everything that differs by dialect.
+
+SQLite begins every write with BEGIN IMMEDIATE, since a deferred transaction that
+reads and then writes fails at once whatever the timeout. MySQL and MariaDB run at
+READ COMMITTED: under REPEATABLE READ an open claim blocks the insertion of shards.
+Every session speaks UTC, utf8mb4 and strict mode whatever the server's defaults,
+and every wait on the network has an end.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.pool import QueuePool
+
+from scrapy_resume import clock
+from scrapy_resume.exceptions import ConfigurationError, StoreUnavailable
+from scrapy_resume.store import address, connections, schema
+from scrapy_resume.store.connections import STATEMENT_BYTES
+from scrapy_resume.store.errors import Kind, describe, error_kind, refuses_us
+
+__all__ = ["Database", "Kind", "error_kind"]
+
+T = TypeVar("T")
+
+NETWORK_TIMEOUT = 15.0  # seconds without an answer until a connection counts as dead
+_STATEMENT_TEXT = 8192  # bytes of a statement besides its values
+
+
+class Database:
+    """One database, reached lazily by at most *max_connections* connections."""
+
+    def __init__(self, engine: Engine, prefix: str) -> None:
+        self.engine = engine
+        self.prefix = prefix
+        self.dialect = "sqlite" if engine.dialect.name == "sqlite" else "mysql"
+        self.tables = schema.build(prefix)
+        self.redacted_url = address.redacted(engine.url)
+        self.statement_bytes = STATEMENT_BYTES
+        self.row_bytes: int | None = None  # what the server takes in one packet
+        self.statements: dict[str, Any] = {}  # built once each
+        self._writer = engine.execution_options(resume_begin="BEGIN IMMEDIATE")
+        self._reader = engine.execution_options(resume_begin="BEGIN")
+        connections.listen(engine, self._fit_packet)
+
+    @classmethod
+    def connect(
+        cls,
+        url: str | URL,
+        *,
+        prefix: str = "resume_",
+        max_connections: int = 2,
+        network_timeout: float = NETWORK_TIMEOUT,
+    ) -> Database:
+        """Describe the database at *url*; nothing is sent yet.
+
+        Raises ConfigurationError for a URL that cannot work. *network_timeout* is
+        in seconds; migrations need a longer one.
+        """
+        parsed = address.parse(url)
+        engine = create_engine(
+            parsed,
+            hide_parameters=True,
+            poolclass=QueuePool,
+            pool_size=max_connections,
+            max_overflow=0,
+            pool_timeout=address.BUSY_TIMEOUT,
+            pool_use_lifo=True,
+            pool_reset_on_return=None,  # transaction() and read() always end theirs
+            connect_args=address.connect_args(parsed, network_timeout),
+        )
+        return cls(engine, prefix)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A write transaction: committed at the end, rolled back on any error."""
+        with self._writer.connect() as conn, conn.begin():
+            yield conn
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction for reading; it never blocks a writer and writes nothing."""
+        with self._reader.connect() as conn:
+            conn.begin()  # closing the connection rolls back
+            yield conn
+
+    def run(self, work: Callable[[Connection], T], *, attempts: int = 8) -> T:
+        """Do *work* in a transaction; on deadlocks, timeouts and lost servers do all of it again.
+
+        *work* must bear being repeated, also after a COMMIT whose reply was lost.
+        Raises StoreUnavailable, with the cause, when *attempts* are used up,
+        ConfigurationError if the server refuses us, and other errors as they are.
+        """
+        for attempt in range(1, attempts + 1):
+            try:
+                with self.transaction() as conn:
+                    return work(conn)
+            except Exception as exc:
+                self.may_repeat(exc, attempt, attempts)
+        raise AssertionError("unreachable")
+
+    def may_repeat(self, exc: Exception, attempt: int, attempts: int) -> None:
+        """After a failed transaction: wait before the next attempt, or raise what is final."""
+        kind = error_kind(exc)
+        if refuses_us(exc):
+            raise ConfigurationError(f"{self.redacted_url} refuses us: {describe(exc)}") from exc
+        if kind not in ("retry", "reconnect"):
+            raise exc
+        if attempt >= attempts:
+            raise StoreUnavailable(
+                f"{self.redacted_url} failed {attempt} times, last with: {describe(exc)}"
+            ) from exc
+        ceiling = 0.02 if kind == "retry" else 0.05
+        time.sleep(random.uniform(0.2, 1) * min(2.0, ceiling * 2**attempt))
+
+    def now(self, conn: Connection) -> datetime:
+        """The database's clock: UTC, naive, microseconds."""
+        if self.dialect == "sqlite":  # the database is this machine
+            return clock.utc_now()
+        now: datetime = conn.execute(_UTC_NOW).scalar_one()
+        return now
+
+    def _fit_packet(self, size: int) -> None:
+        self.statement_bytes = min(STATEMENT_BYTES, size // 2)
+        self.row_bytes = size - _STATEMENT_TEXT
+
+    def close(self) -> None:
+        """Give every connection back to the server."""
+        self.engine.dispose()
+
+
+_UTC_NOW = text("SELECT UTC_TIMESTAMP(6)")

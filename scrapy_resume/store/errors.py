@@ -1,0 +1,102 @@
+"""What a database error means for the transaction it struck.
+
+Drivers tell deadlocks, lost servers and refused values apart only by number. This
+is the one place that knows the numbers, of MySQL, MariaDB and SQLite alike.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from typing import Literal
+
+from sqlalchemy import exc as sa
+
+Kind = Literal["retry", "reconnect", "row", "fatal"]
+
+# The transaction is repeated: lock wait timeout, deadlock, record changed since last read.
+_RETRY = frozenset({1205, 1213, 1020})
+# The connection is dropped first: too many connections, server away or going away,
+# killed or timed out sessions, a server that became read-only, a Galera node not ready.
+_RECONNECT = frozenset(
+    {0, 1040, 1047, 1053, 1077, 1079, 1080, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1203}
+    | {1290, 1792, 1836, 1927, 2002, 2003, 2004, 2006, 2012, 2013, 2014, 2027, 2055, 3169, 4031}
+)
+# One row is at fault: too long, wrong character, out of range, not null, no default,
+# foreign key, CHECK, unique, impossible date, bad JSON, a trigger that refuses it.
+_ROW = frozenset(
+    {1048, 1062, 1118, 1138, 1153, 1263, 1264, 1265, 1291, 1292, 1300, 1364, 1365, 1366, 1367}
+    | {1406, 1411, 1416, 1451, 1452, 1557, 1586, 1644, 1690, 3140, 3141, 3150, 3156, 3819, 3854}
+    | {3903, 3988, 4025, 4038, 4078}
+)
+_REFUSED = frozenset({1044, 1045, 1049, 1130, 1142, 1143, 1227, 1251, 1275, 1698, 2061, 3118, 3159})
+_SQLITE_BUSY = frozenset({5, 6})  # SQLITE_BUSY, SQLITE_LOCKED
+_SQLITE_ROW = frozenset({18, 19, 20, 25})  # TOOBIG, CONSTRAINT, MISMATCH, RANGE
+
+_QUOTED_VALUE = re.compile(r"(?i)(\bvalue:?|\bentry|\bvalue is) '.*?'(?= for |\Z)", re.DOTALL)
+
+
+def error_kind(exc: BaseException) -> Kind:
+    """Class *exc*: repeat the transaction, repeat it on a new connection, blame a row, give up."""
+    if isinstance(exc, sa.DBAPIError):
+        if isinstance(exc.orig, sqlite3.Error):
+            return _sqlite_kind(exc.orig)
+        return "reconnect" if exc.connection_invalidated else _number_kind(exc.orig)
+    if isinstance(exc, sa.TimeoutError):  # no connection of the pool came free
+        return "reconnect"
+    if isinstance(exc, sa.StatementError):  # a value that the driver cannot even send
+        return "row"
+    if isinstance(exc, (OverflowError, UnicodeError, TypeError, ValueError)):
+        return "row"
+    if isinstance(exc, sqlite3.Error):
+        return _sqlite_kind(exc)
+    return _number_kind(exc)
+
+
+def error_number(exc: BaseException | None) -> int | None:
+    """The server's error number, if *exc* is or wraps a MySQL error."""
+    exc = exc.orig if isinstance(exc, sa.DBAPIError) else exc
+    number = exc.args[0] if exc is not None and exc.args else None
+    return number if isinstance(number, int) and not isinstance(number, bool) else None
+
+
+def refuses_us(exc: BaseException) -> bool:
+    """Does the server answer, and say no: wrong password, no such database, no right?"""
+    return error_number(exc) in _REFUSED
+
+
+def describe(exc: BaseException, limit: int = 200) -> str:
+    """*exc* as one short line without parameters, and without the value a row was refused for."""
+    orig = getattr(exc, "orig", None) or exc
+    parts = [str(part) for part in orig.args if not isinstance(part, int)] or [str(orig)]
+    text = _QUOTED_VALUE.sub(r"\1 '…'", " ".join(" ".join(parts).split()))
+    return text[:limit] or type(orig).__name__
+
+
+def _number_kind(exc: BaseException | None) -> Kind:
+    if not type(exc).__module__.startswith("pymysql"):
+        return "fatal"
+    number = error_number(exc)
+    if number in _RETRY:
+        return "retry"
+    if number in _RECONNECT:
+        return "reconnect"
+    if number in _ROW:
+        return "row"
+    # PyMySQL refuses NaN and dicts by itself, with a text instead of a number.
+    return "row" if type(exc).__name__ == "ProgrammingError" and number is None else "fatal"
+
+
+def _sqlite_kind(exc: sqlite3.Error) -> Kind:
+    code = getattr(exc, "sqlite_errorcode", None)  # Python 3.11 on
+    if code is not None and code & 0xFF in _SQLITE_BUSY:
+        return "retry"
+    if code is not None and code & 0xFF in _SQLITE_ROW:
+        return "row"
+    text = str(exc)
+    if isinstance(exc, sqlite3.OperationalError):
+        return "retry" if "locked" in text or "busy" in text else "fatal"
+    binding = "binding" in text.lower()  # a type SQLite cannot bind
+    if isinstance(exc, (sqlite3.IntegrityError, sqlite3.DataError)) or binding:
+        return "row"
+    return "fatal"

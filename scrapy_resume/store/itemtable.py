@@ -1,0 +1,67 @@
+"""Item tables and rows as values; nothing here knows a database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ItemTable:
+    """A table of yours that items are upserted into.
+
+    *key* names the columns of its one unique index. *update* says what an item
+    changes in a row that is there: ``"all"`` its fields, a list of them, or None for
+    nothing. With *newer_by*, a column such as ``scraped_at``, it changes nothing
+    unless its value there is at least as high.
+    """
+
+    name: str
+    key: Sequence[str]
+    update: Literal["all"] | Sequence[str] | None = "all"
+    newer_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One item as columns: *table* of None is the default one, *key* its key values in order."""
+
+    table: str | None
+    key: tuple[Any, ...]
+    values: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A row that cannot be stored: its place among the rows written, and why."""
+
+    index: int
+    error_class: str
+    error: str
+
+
+def default_row(
+    source: str,
+    item_key: str,
+    payload: str,
+    task_id: int | None = None,
+    shard_no: int | None = None,
+    page: int | None = None,
+    fetched_at: datetime | None = None,
+) -> Row:
+    """A row of the default item table; *payload* is JSON, *fetched_at* UTC and naive."""
+    values: Values = {
+        "source": source,
+        "item_key": item_key,
+        "payload": payload,
+        "task_id": task_id,
+        "shard_no": shard_no,
+        "page": page,
+    }
+    if fetched_at is not None:  # else it is the time of the commit
+        values["fetched_at"] = fetched_at
+    return Row(None, (source, item_key), values)

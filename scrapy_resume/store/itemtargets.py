@@ -1,0 +1,98 @@
+"""A table that items go to: its columns, its rule for meeting rows, its statements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Column, MetaData, Table
+from sqlalchemy import inspect as inspect_database
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import NoSuchTableError
+from sqlalchemy.sql.dml import Insert
+from sqlalchemy.types import NullType
+
+from scrapy_resume.exceptions import ConfigurationError
+from scrapy_resume.store.engine import Database
+from scrapy_resume.store.itemtable import ItemTable, Values
+from scrapy_resume.store.upserts import Rule, upsert
+
+
+class Target:
+    """A table, the rule for meeting rows, and its statements by set of fields."""
+
+    def __init__(self, db: Database, table: Table, declared: ItemTable) -> None:
+        self.table, self.declared = table, declared
+        self.is_default = table is db.tables.item
+        self.plain = db.dialect != "sqlite" or self.is_default
+        self._dialect = db.dialect
+        self._statements: dict[frozenset[str], Insert] = {}
+        update = declared.update
+        listed = () if update is None or update == "all" else update
+        for name in (*declared.key, *listed, *filter(None, [declared.newer_by])):
+            self._known(name)
+
+    def statement(self, fields: frozenset[str]) -> Insert:
+        """The upsert of rows that have exactly *fields*."""
+        statement = self._statements.get(fields)
+        if statement is None:
+            statement = self._statements[fields] = self._build(fields)
+        return statement
+
+    def updated(self, fields: Iterable[str]) -> tuple[str, ...]:
+        """Which of *fields* change a row that is there."""
+        update = self.declared.update
+        if update is None:
+            return ()
+        wanted = set(fields) - set(self.declared.key)
+        if update != "all":
+            wanted &= set(update)
+        return tuple(column.name for column in self.table.columns if column.name in wanted)
+
+    def meet(self, before: Values, after: Values) -> Values:
+        """What a row holds once *after* was stored over *before*."""
+        guard = self.declared.newer_by
+        if guard in before and guard in after and not _at_least(after[guard], before[guard]):
+            return before
+        return before | {name: after[name] for name in self.updated(after)}
+
+    def _build(self, fields: frozenset[str]) -> Insert:
+        for name in sorted(fields):
+            self._known(name)
+        guard = self.declared.newer_by
+        newer_by = guard if guard in fields else None
+        rule = Rule(tuple(self.declared.key), self.updated(fields), newer_by)
+        return upsert(self._dialect, self.table, rule)
+
+    def _known(self, name: str) -> None:
+        if name not in self.table.columns:
+            raise ConfigurationError(f"the item table {self.table.name} has no column {name}")
+
+
+def default_target(db: Database) -> Target:
+    columns = [column.name for column in db.tables.item.columns]
+    update = [name for name in columns if name not in ("source", "item_key", "first_seen_at")]
+    declared = ItemTable(db.tables.item.name, ("source", "item_key"), update)
+    return Target(db, db.tables.item, declared)
+
+
+def reflect(conn: Connection, db: Database, declared: ItemTable) -> Target:
+    """Look a user's table up. Raises ConfigurationError if it is not as *declared*."""
+    try:
+        names = [column["name"] for column in inspect_database(conn).get_columns(declared.name)]
+    except NoSuchTableError:
+        raise ConfigurationError(
+            f"the item table {declared.name} does not exist at {db.redacted_url}; create it first"
+        ) from None
+    # Values go to the driver as they are: reflected types would convert them.
+    columns = [Column(name, NullType()) for name in names]
+    return Target(db, Table(declared.name, MetaData(), *columns), declared)
+
+
+def _at_least(new: Any, old: Any) -> bool:
+    if old is None:
+        return True
+    try:
+        return new is not None and bool(new >= old)
+    except TypeError:  # of two types: the database will say which it takes
+        return True

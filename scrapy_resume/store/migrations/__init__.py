@@ -1,0 +1,1 @@
+"""The way the tables came to be: one Alembic revision per file in ``versions``."""

@@ -1,0 +1,69 @@
+"""What was set aside: pages, requests, items and rows that failed, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import insert, select
+from sqlalchemy.engine import Connection
+
+from scrapy_resume.store.columns import NAME_LENGTH
+from scrapy_resume.store.engine import Database
+
+_ERROR_LENGTH = 1000  # characters
+_KEY_LENGTH = 1000
+_URL_LENGTH = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineRecord:
+    """One thing set aside; *kind* is page, request, item or row.
+
+    A row that belongs to no page has no task, shard and page.
+    """
+
+    task_id: int | None
+    shard_id: int | None
+    shard_no: int | None
+    page: int | None
+    kind: str
+    url: str | None
+    item_key: str | None
+    error_class: str
+    error: str
+    attempts: int = 1
+
+
+def record(
+    conn: Connection, db: Database, records: Sequence[QuarantineRecord], *, at: datetime
+) -> None:
+    """Write *records* in the transaction of the pages they belong to."""
+    if records:
+        conn.execute(insert(db.tables.quarantine), [_row(one, at) for one in records])
+
+
+def find(db: Database, task_id: int, *, limit: int = 1000) -> list[dict[str, Any]]:
+    """The rows of a run's quarantine, in the order they came."""
+    quarantine = db.tables.quarantine
+    query = select(quarantine).where(quarantine.c.task_id == task_id)
+    with db.read() as conn:
+        rows = conn.execute(query.order_by(quarantine.c.id).limit(limit)).mappings()
+        return [dict(row) for row in rows]
+
+
+def _row(one: QuarantineRecord, at: datetime) -> dict[str, object]:
+    return asdict(one) | {
+        "url": one.url and _clean(one.url, _URL_LENGTH),
+        "item_key": one.item_key and _clean(one.item_key, _KEY_LENGTH),
+        "error_class": _clean(one.error_class, NAME_LENGTH),
+        "error": _clean(one.error, _ERROR_LENGTH),
+        "created_at": at,
+    }
+
+
+def _clean(text: str, limit: int) -> str:
+    """*text* short enough, and without the half characters that no database takes."""
+    return text[:limit].encode("utf-8", "replace").decode()

@@ -1,0 +1,130 @@
+"""What a person or a script asks about runs: ``scrapy resume status`` and ``why``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import case, func, select
+from sqlalchemy.engine import Connection
+
+from scrapy_resume.exceptions import ConfigurationError
+from scrapy_resume.store.engine import Database
+from scrapy_resume.store.tasks import Task, find_tasks
+
+_WATERMARK = (
+    "shard_no", "first_page", "last_page", "cur_page", "ahead", "failed_pages", "status",
+    "reason", "worker", "lease_until", "fencing_token", "attempt_count",
+)  # fmt: skip
+_WHY = (
+    "shard_no", "shard_key", "site", "status", "reason", "error_kind", "last_error", "worker",
+    "instance", "lease_until", "next_run_at", "cur_page", "last_page", "failed_pages",
+    "attempt_count", "max_attempts", "updated_at",
+)  # fmt: skip
+_STATUSES = ("pending", "running", "paused", "done", "failed")
+
+
+def status(db: Database, which: str | int | None) -> dict[str, Any]:
+    """The runs named or numbered *which* (None: all), as ``status --json`` prints them.
+
+    Plain values only: times are ISO text in UTC.
+    """
+    found = find_tasks(db, which)
+    with db.read() as conn:
+        return {"tasks": [_describe(conn, db, task) for task in found]}
+
+
+def why(db: Database, task_id: int) -> dict[str, Any]:
+    """What of a run is unfinished or failed: held by whom, since when, for what reason."""
+    found = [task for task in find_tasks(db, task_id) if task.id == task_id]
+    if not found:
+        raise ConfigurationError(f"there is no task {task_id}")
+    shard = db.tables.task_shard
+    query = select(*(shard.c[name] for name in _WHY)).where(
+        shard.c.task_id == task_id, shard.c.status != "done"
+    )
+    with db.read() as conn:
+        rows = [_plain(row) for row in conn.execute(query.order_by(shard.c.shard_no)).mappings()]
+        now = db.now(conn)
+    return {**_head(found[0]), "now": _text(now), "shards": rows}
+
+
+def progress(db: Database, task_id: int) -> tuple[int, int | None]:
+    """Pages committed and pages planned of a run; None if a shard's last page is unknown."""
+    shard = db.tables.task_shard
+    planned = func.sum(shard.c.last_page - shard.c.first_page + 1)
+    open_ended = func.sum(case((shard.c.last_page.is_(None), 1), else_=0))
+    query = select(func.sum(shard.c.page_count), planned, open_ended)
+    with db.read() as conn:
+        done, total, unknown = conn.execute(query.where(shard.c.task_id == task_id)).one()
+    return _whole(done), None if unknown or total is None else int(total)
+
+
+def _describe(conn: Connection, db: Database, task: Task) -> dict[str, Any]:
+    shard = db.tables.task_shard
+    ours = shard.c.task_id == task.id
+    sums = conn.execute(
+        select(
+            func.sum(shard.c.page_count),
+            func.sum(shard.c.written_count),
+            func.sum(shard.c.dropped_count),
+            func.sum(shard.c.quarantined_count),
+        ).where(ours)
+    ).one()
+    counts = conn.execute(select(shard.c.status, func.count()).where(ours).group_by(shard.c.status))
+    by_status = {row[0]: row[1] for row in counts}
+    marks = select(*(shard.c[name] for name in _WATERMARK)).where(ours).order_by(shard.c.shard_no)
+    return {
+        **_head(task),
+        **dict(zip(("pages", "items", "dropped", "quarantined"), map(_whole, sums), strict=True)),
+        "shards": {name: by_status.get(name, 0) for name in _STATUSES},
+        "watermarks": [_plain(row) for row in conn.execute(marks).mappings()],
+        "workers": _workers(conn, db, task),
+        "health": _health(conn, db, task),
+    }
+
+
+def _head(task: Task) -> dict[str, Any]:
+    return {
+        "task_id": task.id,
+        "name": task.name,
+        "spider": task.spider,
+        "args": task.args,
+        "run_no": task.run_no,
+        "run_name": task.run_name,
+        "status": "paused" if task.desired == "pause" and not task.finished_at else task.status,
+        "reason": task.reason,
+        "verdict": task.verdict,
+        "started_at": _text(task.started_at),
+        "finished_at": _text(task.finished_at),
+    }
+
+
+def _workers(conn: Connection, db: Database, task: Task) -> list[dict[str, Any]]:
+    shard, worker = db.tables.task_shard, db.tables.worker
+    holders = select(shard.c.instance).where(
+        shard.c.task_id == task.id, shard.c.status == "running"
+    )
+    rows = conn.execute(select(worker).where(worker.c.instance.in_(holders)))
+    return [_plain(row) for row in rows.mappings()]
+
+
+def _health(conn: Connection, db: Database, task: Task) -> list[dict[str, Any]]:
+    shard, health = db.tables.task_shard, db.tables.site_health
+    sites = select(shard.c.site).where(shard.c.task_id == task.id)
+    rows = conn.execute(select(health).where(health.c.site.in_(sites)))
+    return [_plain(row) for row in rows.mappings()]
+
+
+def _plain(row: Any) -> dict[str, Any]:
+    return {
+        name: _text(value) if isinstance(value, datetime) else value for name, value in row.items()
+    }
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="microseconds") + "Z"
+
+
+def _whole(value: Any) -> int:
+    return int(value or 0)

@@ -1,0 +1,183 @@
+"""One request on its way through the engine, and what its callback gave.
+
+A callback's output is read through :meth:`Visit.watch`, innermost, before any spider
+middleware: the only place that sees whether it was exhausted, raised, or was left
+unfinished by a middleware that stopped reading.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Any, TypeAlias
+
+from scrapy import Request
+from scrapy.http import Response
+from scrapy.utils.asyncgen import as_async_generator
+from twisted.python.failure import Failure
+
+from scrapy_resume.cancellation import Interrupted
+from scrapy_resume.exceptions import NotAPage, SiteBlocked
+from scrapy_resume.openpage import CURRENT, NEXT, EndOfShard, NextPage, OpenPage, Place
+from scrapy_resume.page import Where
+from scrapy_resume.troubles import trouble_from
+
+Output: TypeAlias = Iterable[Any] | AsyncIterator[Any]
+Done: TypeAlias = Callable[["Visit"], None]
+Stops: TypeAlias = Callable[[BaseException], bool]
+Tag: TypeAlias = Callable[[Any, "Visit"], None]
+
+
+class Visit:
+    """A dequeued request that the engine is not done with.
+
+    *page* is None for a request of no page. *cause* is the exception its errback got,
+    *error* the last one recorded. *asked_again* says that a list callback yielded its
+    own request once more.
+    """
+
+    __slots__ = (
+        "asked_again", "called", "cause", "error", "exhausted", "is_list", "page", "request",
+        "result",
+    )  # fmt: skip
+
+    def __init__(self, page: OpenPage | None, request: Request, is_list: bool) -> None:
+        self.page = page
+        self.request = request
+        self.is_list = is_list
+        self.result: Response | Failure | None = None
+        self.called = False
+        self.exhausted = False
+        self.asked_again = False
+        self.cause: BaseException | None = None
+        self.error: BaseException | None = None
+
+    @property
+    def place(self) -> Place | None:
+        """What code runs for while it handles this request."""
+        return None if self.page is None else self.page.place
+
+    @property
+    def where(self) -> Where:
+        """What an error of this request strikes."""
+        return Where.PAGE if self.is_list else Where.REQUEST
+
+    def fail(self, exc: BaseException | None) -> None:
+        """Record *exc* as the page's trouble, once."""
+        if exc is None or exc is self.error or self.page is None:
+            return
+        self.error = exc
+        downloading = exc is self.cause
+        url = self.request.url
+        self.page.add_trouble(trouble_from(self.where, exc, url=url, downloading=downloading))
+
+    def stop(self, exc: BaseException, stops: Stops) -> BaseException | None:
+        """Record what the callback raised; returns what Scrapy is to see of it, if anything."""
+        if isinstance(exc, GeneratorExit):
+            return exc
+        self.fail(exc)
+        if isinstance(exc, (NotAPage, SiteBlocked)):
+            return None
+        if isinstance(exc, Exception) or not stops(exc):
+            return exc
+        self.error = Interrupted(f"{type(exc).__name__} came out of a callback or a download")
+        self.error.__cause__ = exc
+        return self.error
+
+    def conclude(self, result: Any) -> None:
+        """Record what shows, now that the engine is done, that something was not seen."""
+        if isinstance(result, Failure):
+            self.fail(result.value)
+        if self.error is not None or self.page is None or self.exhausted:
+            return
+        if self.called:
+            self._blame(self.where, "the output of the callback was not read to its end")
+        else:
+            self._blame(Where.PAGE, "hook bypassed: the callback was never called")
+
+    def _blame(self, where: Where, text: str) -> None:
+        if self.page is not None:
+            self.page.blame(text, where=where, url=self.request.url)
+
+    def watch(
+        self,
+        output: Output,
+        done: Done,
+        stops: Stops,
+        tag: Tag | None,
+    ) -> Output:
+        """*output*, watched; *done* is called once it is exhausted without an error."""
+        if tag is not None:
+            return self._watch_tagging(as_async_generator(output), done, stops, tag)
+        if isinstance(output, AsyncIterator):
+            return self._watch_async(output, done, stops)
+        return self._watch_sync(output, done, stops)
+
+    def _watch_sync(
+        self,
+        output: Iterable[Any],
+        done: Done,
+        stops: Stops,
+    ) -> Iterator[Any]:
+        try:
+            for thing in output:
+                if self._keeps(thing):
+                    yield thing
+        except BaseException as exc:
+            if (shown := self.stop(exc, stops)) is not None:
+                raise shown  # noqa: B904 (it is exc, or has it as its cause)
+        else:
+            self.exhausted = True
+            done(self)
+
+    async def _watch_async(
+        self,
+        output: AsyncIterator[Any],
+        done: Done,
+        stops: Stops,
+    ) -> AsyncIterator[Any]:
+        try:
+            async for thing in output:
+                if self._keeps(thing):
+                    yield thing
+        except BaseException as exc:
+            if (shown := self.stop(exc, stops)) is not None:
+                raise shown  # noqa: B904 (it is exc, or has it as its cause)
+        else:
+            self.exhausted = True
+            done(self)
+
+    async def _watch_tagging(
+        self,
+        output: AsyncIterator[Any],
+        done: Done,
+        stops: Stops,
+        tag: Tag,
+    ) -> AsyncIterator[Any]:
+        CURRENT.set(self.place)
+        async for thing in self._watch_async(output, done, stops):
+            tag(thing, self)
+            yield thing
+            CURRENT.set(self.place)
+
+    def _keeps(self, thing: Any) -> bool:
+        page = self.page
+        if page is None:
+            return True
+        if isinstance(thing, Request):
+            self._count(page, thing)
+            return True
+        if isinstance(thing, (NextPage, EndOfShard)):
+            page.take_position(thing)
+            return False
+        if self.is_list and thing is not None:
+            page.yielded += 1
+        return True
+
+    def _count(self, page: OpenPage, request: Request) -> None:
+        if NEXT in request.meta:
+            page.next_asked += 1
+        elif page.is_list_request(request):
+            self.asked_again = True
+        else:
+            page.requests_yielded += 1
+            page.yielded += self.is_list

@@ -1,0 +1,128 @@
+"""The store calls that open, plan, watch and end one process's part in a run.
+
+Plain functions of the database for the control thread: nothing here runs in the
+event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from scrapy_resume import __version__, planning
+from scrapy_resume.exceptions import RunRefused
+from scrapy_resume.page import Shard
+from scrapy_resume.store import leases, migrate, status, tasks, workers
+from scrapy_resume.store.engine import Database
+from scrapy_resume.store.leases import ClaimedShard, Outlook, Renewal
+from scrapy_resume.store.tasks import Task
+from scrapy_resume.worker import WorkerSlot
+
+if TYPE_CHECKING:
+    from scrapy_resume.mixins import ResumeSpiderMixin
+    from scrapy_resume.settings import ResumeSettings
+
+
+class Work:
+    """One crawl's view of the store."""
+
+    def __init__(
+        self,
+        database: Database,
+        settings: ResumeSettings,
+        spider: ResumeSpiderMixin,
+        slot: WorkerSlot,
+    ) -> None:
+        self._db, self._settings, self._spider, self._slot = database, settings, spider, slot
+
+    def open(self) -> Task:
+        """Take an earlier instance's shards back, open the run.
+
+        The tables are prepared. Raises ConfigurationError, RunRefused or StoreUnavailable.
+        """
+        slot, db = self._slot, self._db
+        workers.register(
+            db, worker=slot.worker, instance=slot.instance, host=slot.host, pid=slot.pid,
+            version=__version__, protocol=migrate.PROTOCOL_VERSION,
+            capacity=self._settings.shards,
+        )  # fmt: skip
+        leases.reclaim_worker(db, worker=slot.worker, instance=slot.instance)
+        spider = self._spider
+        arguments = planning.identity_arguments(spider, spider.resume_args)
+        task = tasks.open_run(
+            db,
+            name=planning.task_name(spider.name, arguments),
+            spider=spider.name,
+            args=planning.arguments_text(arguments),
+            run=self._settings.run,
+            actor=f"worker {slot.worker[:8]} on {slot.host}",
+        )
+        if not self._settings.join:
+            self._refuse_to_join(task)
+        leases.raise_code_holds(db, task.id)
+        return task
+
+    def _refuse_to_join(self, task: Task) -> None:
+        outlook = self.outlook(task.id)
+        if outlook.leased_elsewhere:
+            raise RunRefused(
+                f"run {task.run_no} of {task.name} is worked on by others, who hold"
+                f" {outlook.leased_elsewhere} of its shards; RESUME_JOIN is False"
+            )
+
+    def reload(self, task_id: int) -> Task:
+        """The run as it is now."""
+        return tasks.find_tasks(self._db, task_id)[0]
+
+    def claim_planning(self, task_id: int) -> int | None:
+        """The planning token, or None while someone else plans."""
+        slot, lease = self._slot, self._settings.lease
+        return tasks.claim_planning(
+            self._db, task_id, worker=slot.worker, instance=slot.instance, lease=lease
+        )
+
+    def store_plan(self, task_id: int, token: int, shards: list[Shard]) -> int:
+        """Store the plan; returns the number of shards. Raises LeaseLost."""
+        return tasks.store_plan(
+            self._db,
+            task_id,
+            token,
+            shards,
+            default_site=planning.default_site(self._spider),
+            max_attempts=self._settings.max_attempts,
+        )
+
+    def claim(self, task_id: int, limit: int) -> list[ClaimedShard]:
+        """Claim up to *limit* shards."""
+        slot, lease = self._slot, self._settings.lease
+        return leases.claim(
+            self._db, task_id, worker=slot.worker, instance=slot.instance, limit=limit, lease=lease
+        )
+
+    def beat(self, task_id: int, held: Mapping[int, int], planning: int | None) -> Renewal:
+        """One heartbeat: renew the held shards (id to token) and the planning lease."""
+        db, lease = self._db, self._settings.lease
+        workers.beat(db, instance=self._slot.instance, load=len(held))
+        if planning is not None:
+            tasks.renew_planning(db, task_id, planning, lease)
+        return leases.renew(
+            db, instance=self._slot.instance, shards=held, lease=lease, task_id=task_id
+        )
+
+    def outlook(self, task_id: int) -> Outlook:
+        """What is left to do in the run."""
+        return leases.outlook(self._db, task_id, instance=self._slot.instance)
+
+    def progress(self, task_id: int) -> tuple[int, int | None]:
+        """Pages committed and pages planned (None: nobody knows) in the whole run."""
+        return status.progress(self._db, task_id)
+
+    def conclude(self, task_id: int) -> tuple[Task, str, str]:
+        """Declare the run over if it is; returns it with its verdict and reason as of now."""
+        task = tasks.finish_run(self._db, task_id)
+        verdict, reason = tasks.read_verdict(self._db, task_id)
+        return task, verdict.value, reason
+
+    def stopped(self) -> None:
+        """Record that this instance ended."""
+        workers.stopped(self._db, instance=self._slot.instance)

@@ -1,0 +1,89 @@
+"""Who this process is to the others: a slot directory held by a file lock.
+
+Each crawl takes the first free ``<RESUME_HOME>/slot-N/`` by an exclusive lock and
+keeps its worker id there. The kernel drops the lock when the process dies, however
+it dies, so the next crawl that takes the slot *knows* that its earlier instance is
+gone and may take that one's shards back at once.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import uuid
+from pathlib import Path
+from typing import IO
+
+from scrapy_resume.exceptions import ConfigurationError
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock(file: IO[bytes]) -> None:
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+
+else:
+    import fcntl
+
+    def _lock(file: IO[bytes]) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+_MAX_SLOTS = 1024
+
+
+class WorkerSlot:
+    """A held slot: *worker* stays the same over restarts, *instance* is this start's."""
+
+    def __init__(self, directory: Path, lock: IO[bytes]) -> None:
+        self.directory = directory
+        self.instance = uuid.uuid4().hex
+        self.worker = _identity(directory / "worker")
+        self.host = socket.gethostname()[:190]
+        self.pid = os.getpid()
+        self._lock = lock
+
+    @classmethod
+    def take(cls, home: Path) -> WorkerSlot:
+        """Take the first free slot under *home*.
+
+        Raises ConfigurationError if *home* cannot be written or every slot is held.
+        """
+        try:
+            for number in range(_MAX_SLOTS):
+                directory = home / f"slot-{number}"
+                directory.mkdir(parents=True, exist_ok=True)
+                lock = (directory / "lock").open("ab")
+                if _try_lock(lock):
+                    return cls(directory, lock)
+                lock.close()
+        except OSError as error:
+            raise ConfigurationError(
+                f"RESUME_HOME {str(home)!r} cannot be used: {error.strerror or error};"
+                " it must be a directory this process can write"
+            ) from error
+        raise ConfigurationError(f"RESUME_HOME {str(home)!r} has all {_MAX_SLOTS} slots in use")
+
+    def free(self) -> None:
+        """Give the slot back; harmless when repeated."""
+        self._lock.close()
+
+
+def _identity(path: Path) -> str:
+    known = path.read_text().strip() if path.exists() else ""
+    if len(known) == 32:
+        return known
+    fresh = uuid.uuid4().hex
+    part = path.with_suffix(".part")
+    part.write_text(fresh)
+    part.replace(path)
+    return fresh
+
+
+def _try_lock(lock: IO[bytes]) -> bool:
+    try:
+        _lock(lock)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True

@@ -1,0 +1,103 @@
+"""``python -m tests.ledger.crawls MODE [NAME...]``: crawl paths, print one JSON line each.
+
+A process has one reactor, so each mode (asyncio, epoll, reactorless) is a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import tempfile
+import threading
+import warnings
+from typing import Any
+
+from scrapy.crawler import AsyncCrawlerRunner, CrawlerRunner
+from scrapy.exceptions import ScrapyDeprecationWarning
+from scrapy.utils.reactor import install_reactor
+from twisted.internet.defer import Deferred
+
+from tests.ledger.harness import PathSpider, Recorder, RowsPipeline, TableScheduler, TagMiddleware
+from tests.ledger.mutants import MUTANTS
+from tests.ledger.paths import PATHS
+from tests.ledger.site import start_site
+
+REACTORS = {
+    "asyncio": "twisted.internet.asyncioreactor.AsyncioSelectorReactor",
+    "epoll": "twisted.internet.epollreactor.EPollReactor",
+    "reactorless": None,
+}
+HANGS_AFTER = 10.0  # seconds
+
+
+def settings_for(mode: str) -> dict[str, Any]:
+    """The settings of every path's crawl."""
+    reactor = {"TWISTED_REACTOR": REACTORS[mode]} if REACTORS[mode] else {}
+    return {
+        **reactor,
+        "TWISTED_REACTOR_ENABLED": bool(reactor),
+        "SCHEDULER": TableScheduler,
+        "EXTENSIONS": {Recorder: 0},
+        "SPIDER_MIDDLEWARES": {TagMiddleware: 0},
+        "ITEM_PIPELINES": {RowsPipeline: 900},
+        "CONCURRENT_ITEMS": 4,
+        "RETRY_TIMES": 1,
+        "REDIRECT_MAX_TIMES": 3,
+        "TELNETCONSOLE_ENABLED": False,
+        "REMOTE_CONTROL_ENABLED": False,
+        "MEMUSAGE_ENABLED": False,
+        "LOGSTATS_INTERVAL": 0,
+        "HTTPCACHE_DIR": tempfile.mkdtemp(prefix="ledger-cache-"),
+    }
+
+
+async def crawl(runner: Any, name: str) -> dict[str, Any]:
+    """Walk one path; returns what its recorder saw."""
+    crawler = runner.create_crawler(PATHS[name].spider)
+    timer = threading.Timer(HANGS_AFTER, _hang, [name])
+    timer.start()
+    try:
+        await runner.crawl(crawler)
+    finally:
+        timer.cancel()
+    recorder = crawler.recorder
+    return {"name": name, "outcome": recorder.outcome(), "problems": recorder.problems()}
+
+
+def _hang(name: str) -> None:
+    print(json.dumps({"name": name, "outcome": "hangs", "problems": []}), flush=True)
+    os._exit(3)
+
+
+async def crawl_all(runner: Any, names: list[str]) -> None:
+    """Walk the paths one after the other."""
+    for name in names:
+        print(json.dumps(await crawl(runner, name)), flush=True)
+
+
+def main(mode: str, names: list[str]) -> None:
+    warnings.simplefilter("error", ScrapyDeprecationWarning)
+    logging.basicConfig(level=os.environ.get("LEDGER_LOG", "CRITICAL"), stream=sys.stderr)
+    PathSpider.site = start_site()
+    Recorder.ledger_class = MUTANTS[os.environ.get("LEDGER_MUTANT", "none")]
+    names = names or list(PATHS)
+    if mode == "reactorless":
+        asyncio.run(crawl_all(AsyncCrawlerRunner(settings_for(mode)), names))
+        return
+    install_reactor(REACTORS[mode])
+    from twisted.internet.task import react
+
+    runner = (CrawlerRunner if mode == "epoll" else AsyncCrawlerRunner)(settings_for(mode))
+    run = crawl_all(runner, names)
+    react(lambda _: Deferred.fromCoroutine(run) if mode == "epoll" else as_deferred(run))
+
+
+def as_deferred(run: Any) -> Deferred[None]:
+    return Deferred.fromFuture(asyncio.ensure_future(run))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,253 @@
+"""Private servers for the tests: MariaDB and Redis as child processes on free ports.
+
+Nothing of the machine's own servers is touched: data lives in a temporary directory,
+only processes started here are stopped. A server that cannot be had fails the run.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pymysql
+import redis
+
+START_TIMEOUT = 60.0  # seconds
+_RUN_TOKEN = f"{os.getpid():x}{int(time.time()) & 0xFFFF:x}"
+
+
+class ServiceMissing(Exception):
+    """A server program is not installed and cannot be installed from here."""
+
+
+class Service:
+    """A child process that can be started, killed and frozen."""
+
+    name = ""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.host = "127.0.0.1"
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+        home.mkdir(parents=True, exist_ok=True)
+        self.log = home / f"{self.name}.log"
+        atexit.register(self.kill)
+
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def answers(self) -> bool:
+        raise NotImplementedError
+
+    def start(self) -> None:
+        """Start, or start again on the same port and data; returns once it answers."""
+        assert self.process is None or self.process.poll() is not None, "it runs already"
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(), stdout=log, stderr=log, cwd=self.home, start_new_session=True
+            )
+        deadline = time.monotonic() + START_TIMEOUT
+        while not self.answers():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{self.name} did not start; see the end of {self.log}:\n"
+                                   + self.log.read_text(errors="replace")[-2000:])  # fmt: skip
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """Stop it in order and wait for it."""
+        if self.process is not None and self.process.poll() is None:
+            self.thaw()
+            self.process.terminate()
+            self.process.wait(START_TIMEOUT)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for it."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(START_TIMEOUT)
+
+    def freeze(self) -> None:
+        """SIGSTOP: it keeps its connections and answers nothing."""
+        self._signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+
+
+class MariaDB(Service):
+    """A MariaDB server; user ``root`` with no password, on TCP and on a socket."""
+
+    name = "mariadb"
+
+    def __init__(self, home: Path, *options: str) -> None:
+        super().__init__(home)
+        self.options = options
+        self.data = home / "data"
+        # The path of a Unix socket has a limit of about 100 characters.
+        self.socket = Path(tempfile.gettempdir()) / f"resume-{_RUN_TOKEN}-{self.port}.sock"
+        if not self.data.exists():
+            shutil.copytree(initialised_data(), self.data)
+
+    def command(self) -> list[str]:
+        user = ["--user=root"] if os.geteuid() == 0 else []
+        return [
+            _program("mariadbd", "mariadb-server"),
+            "--no-defaults",
+            f"--datadir={self.data}",
+            f"--socket={self.socket}",
+            f"--pid-file={self.home / 'mariadb.pid'}",
+            f"--port={self.port}",
+            f"--bind-address={self.host}",
+            *user,
+            "--performance-schema=OFF",
+            "--innodb-buffer-pool-size=64M",
+            "--innodb-log-file-size=32M",
+            "--innodb-flush-log-at-trx-commit=1",
+            "--skip-name-resolve",
+            "--skip-log-bin",
+            "--max-connections=200",
+            "--plugin-maturity=stable",
+            *self.options,
+        ]
+
+    def answers(self) -> bool:
+        try:
+            self.connect().close()
+        except pymysql.err.OperationalError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        super().kill()
+        self.socket.unlink(missing_ok=True)
+
+    def connect(self, database: str | None = None) -> pymysql.connections.Connection:
+        """A connection of the driver, for what the product itself must not do."""
+        return pymysql.connect(
+            host=self.host, port=self.port, user="root", database=database, autocommit=True,
+            connect_timeout=5, read_timeout=60, write_timeout=60, ssl_disabled=True,
+        )  # fmt: skip
+
+    def execute(self, sql: str, *args: object, database: str | None = None) -> list[tuple]:
+        """Run one statement on a connection of its own; returns its rows."""
+        connection = self.connect(database)
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(sql, args or None)
+                return list(cursor.fetchall())
+        finally:
+            connection.close()
+
+    def url(self, database: str, *, port: int | None = None, user: str = "root") -> str:
+        """The address of *database*; *port* of a proxy in front of the server."""
+        return f"mysql+pymysql://{user}@{self.host}:{port or self.port}/{database}"
+
+    def connections(self) -> int:
+        """How many clients are connected, the asking one not counted."""
+        return len(self.execute("SELECT id FROM information_schema.processlist"
+                                " WHERE user <> 'system user' AND id <> CONNECTION_ID()"))  # fmt: skip
+
+
+class Redis(Service):
+    """A Redis server without persistence."""
+
+    name = "redis"
+
+    def command(self) -> list[str]:
+        return [
+            _program("redis-server", "redis-server"),
+            "--port", str(self.port),
+            "--bind", self.host,
+            "--save", "",
+            "--appendonly", "no",
+            "--dir", str(self.home),
+        ]  # fmt: skip
+
+    def answers(self) -> bool:
+        try:
+            return bool(self.client().ping())
+        except (redis.ConnectionError, redis.TimeoutError):
+            return False
+
+    @property
+    def url(self) -> str:
+        return f"redis://{self.host}:{self.port}/0"
+
+    def client(self) -> redis.Redis:
+        return redis.Redis(
+            host=self.host, port=self.port, socket_timeout=5, socket_connect_timeout=5
+        )
+
+
+def free_port() -> int:
+    """A TCP port of the loopback that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+_initialised: Path | None = None
+
+
+def initialised_data() -> Path:
+    """A MariaDB data directory as installed, made once per test run and then copied."""
+    global _initialised
+    if _initialised is None:
+        home = Path(tempfile.mkdtemp(prefix="resume-mariadb-"))
+        atexit.register(shutil.rmtree, home, ignore_errors=True)
+        user = ["--user=root"] if os.geteuid() == 0 else []
+        command = [
+            _program("mariadb-install-db", "mariadb-server"), "--no-defaults",
+            f"--datadir={home / 'data'}", "--auth-root-authentication-method=normal",
+            "--skip-test-db", "--innodb-log-file-size=32M", *user,
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            raise RuntimeError(f"mariadb-install-db failed: {done.stdout[-500:]}{done.stderr[-1500:]}")
+        _initialised = home / "data"
+    return _initialised
+
+
+def _program(name: str, package: str) -> str:
+    search = os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin:/usr/local/bin:/usr/bin"
+    found = shutil.which(name, path=search)
+    if found is None:
+        _install(package)
+        found = shutil.which(name, path=search)
+    if found is None:
+        raise ServiceMissing(f"the tests need {name}; install it with: apt-get install {package}")
+    return found
+
+
+def _install(package: str) -> None:
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise ServiceMissing(f"the tests need a server; install it with: apt-get install {package}")
+    with tempfile.TemporaryDirectory() as directory:
+        # Debian starts services when they are installed, unless this program says no.
+        policy = Path(directory) / "policy-rc.d"
+        policy.write_text("#!/bin/sh\nexit 101\n")
+        policy.chmod(0o755)
+        target = Path("/usr/sbin/policy-rc.d")
+        ours = not target.exists()
+        if ours:
+            shutil.copy(policy, target)
+        try:
+            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+            for command in (["update", "-q"], ["install", "-y", "-q", package]):
+                subprocess.run(["apt-get", *command], env=environment, capture_output=True)
+        finally:
+            if ours:
+                target.unlink(missing_ok=True)
