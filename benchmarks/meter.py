@@ -58,7 +58,7 @@ class Meter:
 
 
 class Reading:
-    """The clocks at one moment: monotonic seconds, the same in every process, and CPU seconds of the process."""
+    """One moment: *clock* in monotonic seconds, which all processes share, and CPU seconds."""
 
     def __init__(self, clock: float = 0.0, cpu: float = 0.0) -> None:
         self.clock, self.cpu = clock, cpu

@@ -48,9 +48,7 @@ def main() -> int:
     return _judge(comparisons)
 
 
-def _rounds(
-    crawl: Crawl, databases: Sequence[str], rounds: int, servers: Databases
-) -> Measures:
+def _rounds(crawl: Crawl, databases: Sequence[str], rounds: int, servers: Databases) -> Measures:
     """Let the contenders take turns; every second round goes backwards."""
     contenders = [PLAIN, *map(suite, databases), EQUALLY_TUNED]
     measures: Measures = defaultdict(list)
@@ -79,7 +77,7 @@ def _judge(comparisons: Sequence[Comparison]) -> int:
     """1 if the suite is anywhere below the bar, with a line that says where."""
     judged = [c for c in comparisons if c.opponent == PLAIN.name]
     below = [f"{c.shape} into {c.contender}" for c in judged if c.speed.median < BAR]
-    print(f"The bar is {BAR} of plain Scrapy as it comes: {', '.join(below) or 'nothing'} below it.")
+    print(f"Below the bar of {BAR} of plain Scrapy as it comes: {', '.join(below) or 'nothing'}.")
     return 1 if below else 0
 
 

@@ -16,13 +16,14 @@ from scrapy.utils.defer import ensure_awaitable
 
 from scrapy_resume import cursor
 from scrapy_resume.committer import Committer, GroupLimits
-from scrapy_resume.exceptions import LeaseLost, ResumeError, RunRefused
+from scrapy_resume.exceptions import LeaseLost
 from scrapy_resume.heartbeat import Heartbeat
 from scrapy_resume.ledger import Ledger
 from scrapy_resume.page import Page
 from scrapy_resume.pageflow import HeldShard, PageFlow
 from scrapy_resume.paging import PagePolicy
 from scrapy_resume.planning import Plan
+from scrapy_resume.reaper import Reaper
 from scrapy_resume.startitems import StartItems
 from scrapy_resume.threads import StoreThread, Wakeup
 from scrapy_resume.walks import ChainWalk, walk_for
@@ -65,10 +66,9 @@ class ClaimLoop:
             wake=self.wakeup.set,
             inc_stat=session.inc_stat,
         )
-        self.ledger = self.flow.ledger = Ledger(
-            self.crawler, self.flow, seen_max=settings.seen_max
-        )
+        self.ledger = self.flow.ledger = Ledger(self.crawler, self.flow, seen_max=settings.seen_max)
         self.heartbeat = Heartbeat(self)
+        self.reaper = Reaper(self, session.database)
         self.policy = PagePolicy(
             settings.pages_in_flight,
             settings.page_retries,
@@ -91,7 +91,8 @@ class ClaimLoop:
             await self.spider.warm_up()
             async for request in self._list_requests():
                 yield request
-            await self._conclude()
+            if not self.flow.stopping:
+                await self._conclude()
         finally:
             self.flow.stop()
 
@@ -104,6 +105,7 @@ class ClaimLoop:
         self.spider._resume_active = True
         self.crawler.signals.connect(self._made_room, signals.scheduler_empty)
         self.heartbeat.start()
+        self.reaper.start()
         for opened in self.session.on_loop:
             opened(self)
         logger.info(
@@ -262,6 +264,7 @@ class ClaimLoop:
         self.flow.stop()
         await self.flow.release_all()
         self.heartbeat.stop()
+        self.reaper.stop()
         if self.session.verdict is None:
             await self._conclude()
         await self.control.run(self.work.stopped)

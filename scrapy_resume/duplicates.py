@@ -42,10 +42,8 @@ class Duplicates:
         print_ = self._fingerprint(request)
         if print_ in page.seen or print_ == page.list_fingerprint:
             return replaced is None or self._fingerprint(replaced.request) != print_
-        if page.page.attempt == 1 and not page.repair and self._is_committed(print_):
-            return True
         page.seen.add(print_)
-        return False
+        return page.page.attempt == 1 and not page.repair and self._is_committed(print_)
 
     def _is_committed(self, fingerprint: bytes) -> bool:
         if fingerprint not in self._committed:

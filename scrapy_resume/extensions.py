@@ -13,7 +13,6 @@ from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import Deferred
 
 from scrapy_resume.progress import ProgressLine
-from scrapy_resume.reaper import Reaper
 from scrapy_resume.session import Session
 
 if TYPE_CHECKING:
@@ -27,11 +26,10 @@ _PROGRESS_SECONDS = 1.0
 
 
 class CheckpointExtension:
-    """Starts the reaper and the progress line, gives the finish reason, closes the session."""
+    """Shows the progress line, gives the finish reason, closes the session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._reaper: Reaper | None = None
         self._progress: ProgressLine | None = None
         self._ticker: Any = None
         self._asking: Deferred[None] | None = None
@@ -46,7 +44,6 @@ class CheckpointExtension:
         return extension
 
     def _loop_opened(self, loop: ClaimLoop) -> None:
-        self._reaper = Reaper(loop, self._session.database)
         if self._session.settings.progress and sys.stderr.isatty():
             self._progress = ProgressLine(sys.stderr)
             self._ticker = create_looping_call(self._tick)
@@ -79,6 +76,4 @@ class CheckpointExtension:
             self._ticker.stop()
         if self._progress is not None:
             self._progress.close()
-        if self._reaper is not None:
-            self._reaper.stop()
         await self._session.end(reason)

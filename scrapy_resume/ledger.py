@@ -17,6 +17,7 @@ it does not know. Whatever goes past the wraps makes the page fail.
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -58,6 +59,8 @@ __all__ = [
     "current_item_no",
     "current_page",
 ]
+
+_logger = logging.getLogger(__name__)
 
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -116,7 +119,11 @@ class Ledger(Counts):
     async def _close_spider(
         self, close: Callable[..., Coroutine[Any, Any, None]], *, reason: str = "cancelled"
     ) -> None:
-        self._listener.closing()
+        """Around ``engine.close_spider_async``: from here on nothing queued is asked for."""
+        try:
+            self._listener.closing()
+        except Exception:
+            _logger.exception("The crawl closes although its session could not prepare for it")
         await close(reason=reason)
 
     def _crawl(self, crawl: Callable[[Request], None], request: Request) -> None:

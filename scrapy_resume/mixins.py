@@ -85,7 +85,7 @@ class ResumeSpiderMixin(Spider):
         The default makes shards of ``shard_pages`` numbered pages each, or none if the
         spider is not numbered (its start requests are the plan then).
         """
-        if not self._numbered:
+        if not self.is_numbered:
             return ()
         return numbered_shards(self.first_page, self.last_page, self.shard_pages)
 
@@ -142,7 +142,7 @@ class ResumeSpiderMixin(Spider):
 
     def end_of_shard(self, reason: str = "the spider says so") -> Any:
         """Say that this page is the shard's last; yield what it returns."""
-        return EndOfShard(reason) if self._resume_active or plans_pages(self) else None
+        return EndOfShard(reason) if self._resume_active or self.plans_pages else None
 
     async def fetch(self, request: Request) -> Response:
         """Download *request* outside the crawl, e.g. in :meth:`plan` or :meth:`warm_up`."""
@@ -151,10 +151,21 @@ class ResumeSpiderMixin(Spider):
     # The suite's side
 
     @property
-    def _numbered(self) -> bool:
+    def is_numbered(self) -> bool:
+        """Whether pages are asked for by their number."""
         if self.paging is not None:
             return self.paging == "numbered"
         return self.page_url is not None or self.last_page is not None
+
+    @property
+    def plans_pages(self) -> bool:
+        """Whether the pages come from a plan and not only from start requests."""
+        return self.is_numbered or type(self).plan is not ResumeSpiderMixin.plan
+
+    @property
+    def has_own_start(self) -> bool:
+        """Whether the spider overrides ``start()``."""
+        return type(self).start is not ResumeSpiderMixin.start
 
     def parse_list_page(self, response: Response, **kwargs: Any) -> Any:
         """The callback of list requests that have none of their own."""
@@ -165,7 +176,7 @@ class ResumeSpiderMixin(Spider):
 
     async def start(self) -> AsyncIterator[Any]:
         """Plain start: the first page of every shard, or the spider's start requests."""
-        if self._resume_active or not plans_pages(self):
+        if self._resume_active or not self.plans_pages:
             async for output in super().start():
                 yield output
         else:
@@ -181,11 +192,6 @@ def numbered_shards(first: int, last: int | None, size: int) -> Iterable[Shard]:
     for low in range(first, last + 1, size):
         high = min(low + size - 1, last)
         yield Shard(f"{low}-{high}", low, high)
-
-
-def plans_pages(spider: ResumeSpiderMixin) -> bool:
-    """Whether the spider's pages come from a plan and not from its start requests."""
-    return spider._numbered or type(spider).plan is not ResumeSpiderMixin.plan
 
 
 def _integer(name: str, value: Any) -> int | None:

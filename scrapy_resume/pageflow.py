@@ -228,9 +228,7 @@ class PageFlow:
             stated_total=shard.stated.pop(number, None),
         )  # fmt: skip
 
-    def _content(
-        self, shard: HeldShard, number: int, page: OpenPage, rows: tuple[Row, ...]
-    ) -> str:
+    def _content(self, shard: HeldShard, number: int, page: OpenPage, rows: tuple[Row, ...]) -> str:
         body = shard.body_digest.pop(number, "")
         if isinstance(shard.walk, (OpenEndedWalk, ChainWalk)) and (rows or page.seen):
             keys = (f"{row.table}\x1f{row.key!r}" for row in rows)

@@ -204,7 +204,8 @@ class Walk(ABC):
         if stated is not None and self.rows < stated:
             reason = f"the site states {stated} rows and {self.rows} were read"
             return Finish(*ids, "failed", reason)
-        return Finish(*ids, "done", self.end_reason or f"all pages to {self.position.cur_page} read")
+        read = f"all pages to {self.position.cur_page} read"
+        return Finish(*ids, "done", self.end_reason or read)
 
     def _release(self, shard_id: int, token: int) -> Finish | Release:
         number, trouble = min(self.held.items(), key=lambda held: (_gravity(held[1]), held[0]))

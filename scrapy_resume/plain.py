@@ -71,7 +71,7 @@ class PlainPages:
 
     def _next_number(self, page: Page, empty: int) -> Page | None:
         last = page.shard.last_page
-        numbered = self._spider._numbered and not page.shard.ordered
+        numbered = self._spider.is_numbered and not page.shard.ordered
         wanted = empty < self._spider.stop_on_empty if last is None else page.number < last
         return replace(page, number=page.number + 1) if numbered and wanted else None
 

@@ -13,12 +13,13 @@ from scrapy import Request
 
 from scrapy_resume import cursor
 from scrapy_resume.exceptions import ConfigurationError
-from scrapy_resume.mixins import ResumeSpiderMixin, plans_pages
 from scrapy_resume.page import Shard
 from scrapy_resume.plain import iterate
 
 if TYPE_CHECKING:
     from scrapy import Spider
+
+    from scrapy_resume.mixins import ResumeSpiderMixin
 
 _SECRET = re.compile(r"pass(wor)?d|secret|token|api_?key|auth|cookie|credential", re.IGNORECASE)
 _MAX_NAME = 190
@@ -95,8 +96,7 @@ class Plan:
         spider = self._spider
         planned = [shard async for shard in iterate(spider.plan())]
         self.shards = [self._ordered(shard) for shard in checked(planned)]
-        own_start = type(spider).start is not ResumeSpiderMixin.start
-        if plans_pages(spider) and not own_start:
+        if spider.plans_pages and not spider.has_own_start:
             return
         async for output in start:
             if isinstance(output, Request):
@@ -107,5 +107,5 @@ class Plan:
     def _ordered(self, shard: Shard) -> Shard:
         if shard.ordered is not None:
             return shard
-        numbered = shard.last_page is not None or self._spider._numbered
+        numbered = shard.last_page is not None or self._spider.is_numbered
         return replace(shard, ordered=shard.cursor is not None or not numbered)

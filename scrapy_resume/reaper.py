@@ -8,15 +8,17 @@ is reaped until this reaper has been in contact with the database for a whole le
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scrapy.utils.asyncio import call_later
 from twisted.python.failure import Failure
 
 from scrapy_resume import clock
-from scrapy_resume.claimloop import ClaimLoop
 from scrapy_resume.store import leases
 from scrapy_resume.store.engine import Database
+
+if TYPE_CHECKING:
+    from scrapy_resume.claimloop import ClaimLoop
 
 logger = logging.getLogger(__name__)
 
@@ -36,23 +38,29 @@ class Reaper:
     def __init__(self, loop: ClaimLoop, database: Database) -> None:
         self._loop, self._database = loop, database
         self._in_contact_since = clock.monotonic()
-        self._running = False
-        self._timer: Any = call_later(loop.settings.heartbeat, self._tick)
+        self._running = self._stopped = False
+        self._timer: Any = None
+
+    def start(self) -> None:
+        """Begin the rounds."""
+        self._timer = call_later(self._loop.settings.heartbeat, self._tick)
 
     def stop(self) -> None:
         """Reap no more."""
-        self._timer.cancel()
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _tick(self) -> None:
+        if self._stopped:
+            return
         self._timer = call_later(self._loop.settings.heartbeat, self._tick)
         if self._running:
             return
         self._running = True
         settled = clock.monotonic() - self._in_contact_since > self._loop.settings.lease
         actor = f"reaper of worker {self._loop.slot.worker[:8]}"
-        round_ = self._loop.control.call(
-            reap_once, self._database, actor=actor, reclaim=settled
-        )
+        round_ = self._loop.control.call(reap_once, self._database, actor=actor, reclaim=settled)
         round_.addCallbacks(self._reaped, self._out_of_contact)
 
     def _reaped(self, counts: tuple[int, int]) -> None:

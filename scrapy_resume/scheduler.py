@@ -71,5 +71,6 @@ class ShardScheduler(BaseScheduler):
         request = self.inner.next_request()
         ledger = self._session.ledger
         if ledger is not None:
-            ledger.dequeued(request)
+            while not ledger.dequeued(request):  # its page was given up meanwhile
+                request = self.inner.next_request()
         return request

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
 from scrapy.exceptions import CloseSpider
@@ -42,7 +42,7 @@ _PLAIN_STARTS = frozenset({"scrapy.commands.parse", "scrapy.commands.check"})
 class Session:
     """What the components of one crawl share. Get it with :meth:`of`."""
 
-    _all: WeakKeyDictionary[Crawler, Session] = WeakKeyDictionary()
+    _all: ClassVar[WeakKeyDictionary[Crawler, Session]] = WeakKeyDictionary()
 
     def __init__(self, crawler: Crawler) -> None:
         self.crawler = crawler
@@ -183,8 +183,9 @@ class Session:
     def give_up(self, error: BaseException) -> None:
         """The store failed for good: close the spider, with one ERROR line."""
         logger.error(
-            "The crawl stops, since pages cannot be stored: %s", error, extra={"action": "store_failed"}
-        )
+            "The crawl stops, since pages cannot be stored: %s", error,
+            extra={"action": "store_failed"},
+        )  # fmt: skip
         self.crawler.stats.set_value("resume/error", str(error))
         closing = self.crawler.engine.close_spider_async(reason="resume_store_failed")
         self._closing = deferred_from_coro(closing)

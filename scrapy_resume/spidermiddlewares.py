@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scrapy.utils.asyncio import is_asyncio_available
+
 from scrapy_resume.session import Session
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ class PageMiddleware:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        if not is_asyncio_available():  # with asyncio contexts tell the page of an output
+            self.process_spider_output = self._process_spider_output
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> PageMiddleware:
@@ -35,7 +39,7 @@ class PageMiddleware:
         async for output in outputs:
             yield output
 
-    async def process_spider_output(
+    async def _process_spider_output(
         self, response: Response, result: AsyncIterator[Any]
     ) -> AsyncIterator[Any]:
         """Tag requests that other spider middlewares made or replaced."""

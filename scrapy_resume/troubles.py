@@ -55,7 +55,7 @@ def trouble_from(
 def _kind(exc: BaseException, downloading: bool) -> ErrorKind:
     if isinstance(exc, SiteBlocked):
         return ErrorKind.BLOCKED
-    if isinstance(exc, (NotAPage, Interrupted)):
+    if isinstance(exc, (NotAPage, Interrupted)) or not isinstance(exc, Exception):
         return ErrorKind.RETRYABLE
     if isinstance(exc, HttpError):
         return _status_kind(exc.response.status)

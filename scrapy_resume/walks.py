@@ -150,7 +150,8 @@ class OpenEndedWalk(Walk):
         stated = self.guard.stated_total
         trailing, self._trailing = self._trailing, []
         if stated is not None and self.rows < stated and trailing:
-            return self._fell_short(trailing, f"the site states {stated} rows, {self.rows} were read")
+            text = f"the site states {stated} rows, {self.rows} were read"
+            return self._fell_short(trailing, text)
         self._ended, self.end_reason = True, reason
         past = {number for number in self.in_flight if number > self._top}
         past |= {end.number for end in trailing}

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
-from scrapy_resume.commands.status import name_of
+from scrapy_resume.commands.screen import moment
+from scrapy_resume.commands.status import name_of, pages_of
 from scrapy_resume.watermark import PageRanges
 
 _MOST = 20  # shards, and pages of a shard, that are told one by one
+_ERROR_OF_PAGE = re.compile(r"page (\d+): (.*)", re.DOTALL)
 
 
 class Account:
@@ -37,6 +41,8 @@ class Account:
         """The command that would help, if one would."""
         facts, shards = self._facts, self._facts["shards"]
         command = f"`{self._command()}`"
+        if facts["status"] == "paused":
+            return "It is paused; nothing is read until it is unpaused."
         if facts["finished_at"]:
             if facts["verdict"] in ("complete", "complete_with_rejects"):
                 return f"Nothing is left to do; {command} starts a new run."
@@ -65,7 +71,7 @@ class Account:
 
     def _shard(self, shard: dict[str, Any]) -> Iterator[str]:
         where = f"Shard {shard['shard_no']} ({shard['site']}, {_progress(shard)})"
-        since = f"since {shard['updated_at']}"
+        since = f"since {moment(shard['updated_at'])}"
         state = shard["status"]
         if state == "running":
             yield f"{where} is held by {self._holder(shard)}."
@@ -82,7 +88,7 @@ class Account:
         if worker:
             who += f" ({worker['host']}, pid {worker['pid']})"
         left = _moment(shard["lease_until"]) - self._now
-        heard = f"last written {shard['updated_at']}"
+        heard = f"last written {moment(shard['updated_at'])}"
         if left.total_seconds() < 0:
             return f"{who}, whose lease ended {_span(-left)} ago; any crawl takes it over; {heard}"
         return f"{who} for {_span(left)} more unless it renews; {heard}"
@@ -92,7 +98,8 @@ class Account:
         if shard["next_run_at"]:
             left = _moment(shard["next_run_at"]) - self._now
             if left.total_seconds() > 0:
-                return f"the next try is due in {_span(left)} ({shard['next_run_at']}), {tries}"
+                due = moment(shard["next_run_at"])
+                return f"the next try is due in {_span(left)} ({due}), {tries}"
         elif shard["error_kind"] == "code":
             return f"it is tried again when a crawl starts, {tries}"
         return f"it may be claimed now, {tries}"
@@ -116,20 +123,22 @@ class Account:
 
 
 def _progress(shard: dict[str, Any]) -> str:
-    end = "open end" if shard["last_page"] is None else f"of {shard['last_page']}"
-    return f"read up to page {shard['cur_page']}, {end}"
+    pages, read = f"pages {pages_of(shard)}", f"read up to {shard['cur_page']}"
+    if shard["cur_page"] < shard["first_page"]:
+        read = "nothing read up to now"
+    return f"{pages}, {read}" + (f" and {shard['ahead']}" if shard["ahead"] else "")
 
 
 def _pages(shard: dict[str, Any]) -> Iterator[str]:
-    """Its failed pages, one by one; only the last error of a shard is on record."""
+    """Its failed pages, one by one; of their errors the last one is on record."""
     failed = PageRanges.parse(shard["failed_pages"])
-    page, _, error = (shard["last_error"] or "").partition(": ")
-    for number in list(failed)[:_MOST]:
-        mine = page == f"page {number}"
-        yield f"  page {number} failed" + (f": {error}" if mine else "")
+    match = _ERROR_OF_PAGE.fullmatch(shard["last_error"] or "")
+    known = match is not None and int(match[1]) in failed
+    for page in islice(failed, _MOST):
+        mine = match is not None and int(match[1]) == page
+        yield f"  page {page} failed" + (f": {match[2]}" if mine and match else "")
     if len(failed) > _MOST:
         yield f"  and {len(failed) - _MOST} more failed pages: {failed}"
-    known = any(page == f"page {number}" for number in failed)
     if shard["last_error"] and not known:
         yield f"  last error: {shard['last_error']}"
 
@@ -138,7 +147,7 @@ def _moment(text: str) -> datetime:
     return datetime.fromisoformat(text.removesuffix("Z"))
 
 
-def _span(span: Any) -> str:
+def _span(span: timedelta) -> str:
     seconds = round(span.total_seconds())
     if seconds < 120:
         return f"{seconds} s"

@@ -84,11 +84,12 @@ def find_task(db: Database | None, which: str) -> Task:
     if found:
         return (exact or found)[0]
     every = {task.name: task.id for task in reversed(tasks.find_tasks(db, None))} if db else {}
-    close = difflib.get_close_matches(which, every, n=3, cutoff=0.5)
+    close = [name for name in every if which.lower() in name.lower()]
+    close = (close or difflib.get_close_matches(which, every, cutoff=0.5))[:3]
     if not every:
         hint = "there are no tasks yet"
     elif close:
-        hint = "did you mean " + " or ".join(f"{name} (id {every[name]})" for name in close) + "?"
+        hint = "did you mean " + " or ".join(f"{name!r} (id {every[name]})" for name in close) + "?"
     else:
         hint = "`scrapy resume status` lists them"
     raise ConfigurationError(f"there is no task {which!r}; {hint}")

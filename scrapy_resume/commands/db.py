@@ -5,15 +5,20 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from scrapy.spiderloader import get_spider_loader
+from scrapy.utils.project import inside_project
+
 from scrapy_resume.commands.database import file_of, is_missing_file, opened, resume_settings
 from scrapy_resume.commands.screen import print_json, show
 from scrapy_resume.commands.verbs import FAILED
-from scrapy_resume.store import migrate
+from scrapy_resume.itemrows import ItemRows
+from scrapy_resume.store import items, migrate
 
 if TYPE_CHECKING:
     from scrapy.settings import Settings
 
     from scrapy_resume.settings import ResumeSettings
+    from scrapy_resume.store.items import ItemTable
 
 
 def run(settings: Settings, opts: argparse.Namespace) -> int:
@@ -21,11 +26,11 @@ def run(settings: Settings, opts: argparse.Namespace) -> int:
     ours = resume_settings(settings)
     if opts.act == "upgrade":
         return _upgrade(ours)
-    found = _check(ours)
+    found = _check(settings, ours)
     if opts.json:
         print_json(found)
     else:
-        show([*found["problems"], *_summary(found)])
+        show(_lines(found))
     return FAILED if found["problems"] else 0
 
 
@@ -47,23 +52,43 @@ def _upgrade(settings: ResumeSettings) -> int:
     return 0
 
 
-def _check(settings: ResumeSettings) -> dict[str, Any]:
-    shown, schema = settings.redacted_database_url, None
-    if is_missing_file(settings):
+def _check(settings: Settings, ours: ResumeSettings) -> dict[str, Any]:
+    shown, schema = ours.redacted_database_url, None
+    warnings: list[str] = []
+    if is_missing_file(ours):
         problems = [f"{shown} does not exist yet; `scrapy resume db upgrade` or a crawl makes it"]
     else:
-        with opened(settings) as db:
+        tables, problems = _item_tables(settings)
+        with opened(ours) as db:
             schema = migrate.installed_version(db)
-            problems = migrate.check(db)
+            findings = items.inspect(db, tables)
+            problems = [*migrate.check(db), *problems, *(str(f) for f in findings if f.refuse)]
+            warnings = [str(finding) for finding in findings if not finding.refuse]
     return {
         "database": shown,
         "schema": schema,
         "wanted_schema": migrate.SCHEMA_VERSION,
         "problems": problems,
+        "warnings": warnings,
     }
 
 
-def _summary(found: dict[str, Any]) -> list[str]:
-    if found["problems"]:
-        return []
-    return [f"The tables at {found['database']} are as schema {found['schema']} has them."]
+def _item_tables(settings: Settings) -> tuple[list[ItemTable], list[str]]:
+    """The users' tables that the project's spiders declare, and what is wrong with that."""
+    if not inside_project():
+        return [], []
+    tables: dict[str, ItemTable] = {}
+    try:
+        loader = get_spider_loader(settings)
+        for name in loader.list():
+            tables |= {table.name: table for table in ItemRows(loader.load(name)).tables}
+    except Exception as error:  # a spider's module may raise anything
+        return [], [f"the spiders cannot be loaded: {type(error).__name__}: {error}"]
+    return list(tables.values()), []
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    lines = [*found["problems"], *(f"warning: {text}" for text in found["warnings"])]
+    if not found["problems"]:
+        lines.append(f"The tables at {found['database']} are as schema {found['schema']} has them.")
+    return lines

@@ -17,8 +17,9 @@ from scrapy.utils.conf import arglist_to_dict
 
 PROG = "scrapy resume"
 EPILOG = (
-    "Scrapy's own options work everywhere: -s NAME=VALUE (e.g. -s RESUME_DATABASE_URL=...),"
-    " -L LEVEL, --logfile FILE, --nolog, --pidfile FILE, --profile FILE, --pdb."
+    "Scrapy's own options work with every verb: -s NAME=VALUE, -L LEVEL, --logfile FILE, --nolog,"
+    " --pidfile FILE, --profile FILE, --pdb. Give the database's address by the environment"
+    " variable RESUME_DATABASE_URL, where others cannot see its password."
 )
 _Parser = argparse.ArgumentParser
 

@@ -14,7 +14,7 @@ from scrapy.exceptions import CloseSpider
 
 from scrapy_resume.commands import status
 from scrapy_resume.commands.crawl import crawl, stat
-from scrapy_resume.commands.database import looked_at, resume_settings
+from scrapy_resume.commands.database import looked_at
 from scrapy_resume.commands.screen import print_json, show
 from scrapy_resume.commands.verbs import fail
 from scrapy_resume.exceptions import ConfigurationError
@@ -34,11 +34,12 @@ def run(settings: Settings, opts: argparse.Namespace) -> int:
     crawler = crawl(settings, opts, prepare=_without_pages, watch=_refuse_plain)
     if stat(crawler, "resume/error"):
         return fail(stat(crawler, "resume/error"))
-    loop = Session.of(crawler).loop
-    if loop is None or loop.task is None or loop.task.planned_at is None:
+    session = Session.of(crawler, "plan")
+    task = session.loop.task if session.loop else None
+    if task is None or task.planned_at is None:
         return fail(f"{opts.spider} was not planned: {stat(crawler, 'finish_reason')}")
-    with looked_at(resume_settings(crawler.settings)) as db:
-        found = status.find(db, loop.task.id)
+    with looked_at(session.settings) as db:
+        found = status.find(db, task.id)
     if opts.json:
         print_json(found)
     else:
@@ -63,7 +64,7 @@ def _refuse_plain(crawler: Crawler) -> None:
     """End a crawl that would read pages instead of planning them."""
 
     def opened() -> None:
-        if not Session.of(crawler).resumes:
+        if not Session.of(crawler, "plan").resumes:
             message = "the suite is off: put scrapy_resume.ResumeAddon into ADDONS"
             crawler.stats.set_value("resume/error", message)
             raise CloseSpider("resume_refused")

@@ -34,6 +34,11 @@ def clean(value: Any) -> str:
     return "".join(sign if sign.isprintable() else " " for sign in text)
 
 
+def moment(text: str | None) -> str:
+    """A time of the store, as a person reads it: UTC, to the second."""
+    return "" if text is None else f"{text[:10]} {text[11:19]} UTC"
+
+
 def print_json(value: Any) -> None:
     """Print one JSON object, in ASCII so that no pipe can garble it."""
     print(json.dumps(value, indent=2))

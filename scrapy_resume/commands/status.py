@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from scrapy_resume.commands.database import find_task, looked_at, resume_settings
-from scrapy_resume.commands.screen import Grid, Part, as_rich, print_json, show
+from scrapy_resume.commands.screen import Grid, Part, as_rich, moment, print_json, show
 from scrapy_resume.exceptions import StoreUnavailable
 from scrapy_resume.store import status as store
 
@@ -147,7 +147,7 @@ def _shards(task: dict[str, Any]) -> Iterator[Part]:
 
 def _workers(workers: list[dict[str, Any]]) -> Grid:
     rows = [
-        [name_of(one["worker"]), one["host"], one["pid"], one["load"], one["heartbeat_at"]]
+        [name_of(one["worker"]), one["host"], one["pid"], one["load"], moment(one["heartbeat_at"])]
         for one in workers
     ]
     columns = ("worker", "host", "pid", "shards", "last heard of")

@@ -36,9 +36,11 @@ def run(settings: Settings, opts: argparse.Namespace) -> int:
 def gather(db: Database, task_id: int) -> dict[str, Any]:
     """The facts, as ``--json`` prints them: plain values, no cursors, no secrets in URLs."""
     facts = status.why(db, task_id)
+    whole = next(one for one in status.status(db, task_id)["tasks"] if one["task_id"] == task_id)
+    marks = {mark["shard_no"]: mark for mark in whole["watermarks"]}
     for shard in facts["shards"]:
         shard["shard_key"] = safe_text(shard["shard_key"])
-    whole = next(one for one in status.status(db, task_id)["tasks"] if one["task_id"] == task_id)
+        shard |= {name: marks[shard["shard_no"]][name] for name in ("first_page", "ahead")}
     facts |= {name: whole[name] for name in ("pages", "items", "dropped", "quarantined")}
     facts["shard_counts"] = whole["shards"]
     facts["workers"] = whole["workers"]

@@ -83,14 +83,13 @@ def _connect_mysql(dialect: Any, record: Any, args: Any, params: dict[str, Any])
 
 
 def _prepare_mysql(dbapi_connection: Any) -> int:
-    base = dbapi_connection.cursorclass
+    from scrapy_resume.store import cursors  # loads the driver, which SQLite does without
+
     cursor = dbapi_connection.cursor()
     try:
         cursor.execute("SELECT @@max_allowed_packet, VERSION()")
         packet, version = cursor.fetchone()
-        # PyMySQL cuts an executemany into statements of at most this many bytes.
-        limits = {"max_stmt_length": min(STATEMENT_BYTES, packet // 2)}
-        dbapi_connection.cursorclass = type("Cursor", (base,), limits)
+        dbapi_connection.cursorclass = cursors.sized(min(STATEMENT_BYTES, packet // 2))
         # A process frozen inside a transaction must not keep its row locks for ever.
         idle = ", idle_transaction_timeout=15" if "mariadb" in version.lower() else ""
         cursor.execute(

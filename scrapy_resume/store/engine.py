@@ -74,6 +74,8 @@ class Database:
             pool_timeout=address.BUSY_TIMEOUT,
             pool_use_lifo=True,
             pool_reset_on_return=None,  # transaction() and read() always end theirs
+            # Positional, so that a row of many is a tuple; SQLite's driver is so by itself.
+            **({} if parsed.get_backend_name() == "sqlite" else {"paramstyle": "format"}),
             connect_args=address.connect_args(parsed, network_timeout),
         )
         return cls(engine, prefix)

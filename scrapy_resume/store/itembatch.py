@@ -26,11 +26,12 @@ _ESCAPED = 8  # bytes that one character may need in a statement
 
 
 class _Entry(NamedTuple):
-    """One key: the places of the rows merged into it, and what is sent."""
+    """One key: the places of the rows merged into it, what is sent, and its size."""
 
     key: tuple[Any, ...]
     places: list[int]
     values: Values
+    characters: int
 
 
 class Batch:
@@ -55,22 +56,24 @@ class Batch:
 
     def _merge(self, places: Sequence[int]) -> list[_Entry]:
         merged: dict[tuple[Any, ...], _Entry] = {}
-        rows, times = self._rows, self._times
+        rows, times, plain = self._rows, self._times, self._target.plain
         for place in places:
             row = rows[place]
-            if (why := self._unfit(row)) is not None:
+            size = _characters(row.values)
+            if (why := self._unfit(row, size)) is not None:
                 self.rejected.append(Rejection(place, *why))
                 continue
-            values = {**times, **row.values} if self._target.plain else _for_sqlite(row.values)
+            values = {**times, **row.values} if plain else _for_sqlite(row.values)
             before = merged.get(row.key)
             if before is None:
-                merged[row.key] = _Entry(row.key, [place], values)
+                merged[row.key] = _Entry(row.key, [place], values, size)
             else:
                 values = self._target.meet(before.values, values)
-                merged[row.key] = _Entry(row.key, [*before.places, place], values)
+                both = before.characters + size
+                merged[row.key] = _Entry(row.key, [*before.places, place], values, both)
         return list(merged.values())
 
-    def _unfit(self, row: Row) -> tuple[str, str] | None:
+    def _unfit(self, row: Row, characters: int) -> tuple[str, str] | None:
         """What no database may take, decided here so that all decide alike."""
         if None in row.key:
             columns = zip(self._target.declared.key, row.key, strict=False)
@@ -79,10 +82,8 @@ class Batch:
         if self._target.is_default and len(row.key[1]) > KEY_LENGTH:
             return "KeyTooLong", f"the key has {len(row.key[1])} characters, {KEY_LENGTH} are kept"
         limit = self._db.row_bytes
-        if limit and _characters(row.values) * _ESCAPED > limit:
-            size = _bytes(row.values)
-            if size > limit:
-                return "RowTooLarge", f"the row has {size} bytes, the server takes {limit}"
+        if limit and characters * _ESCAPED > limit and (size := _bytes(row.values)) > limit:
+            return "RowTooLarge", f"the row has {size} bytes, the server takes {limit}"
         return None
 
     def _by_fields(self, entries: list[_Entry]) -> Iterator[tuple[frozenset[str], list[_Entry]]]:
@@ -102,12 +103,11 @@ class Batch:
         part: list[_Entry] = []
         size = 0
         for entry in entries:
-            characters = _characters(entry.values)
-            if part and (len(part) >= _ROWS or size + characters > limit):
+            if part and (len(part) >= _ROWS or size + entry.characters > limit):
                 yield part
                 part, size = [], 0
             part.append(entry)
-            size += characters
+            size += entry.characters
         if part:
             yield part
 

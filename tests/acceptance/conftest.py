@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from example_project.site import Site
+
 from tests.acceptance.harness import Bench
 
 Reference = Callable[..., dict[str, str]]

@@ -22,6 +22,7 @@ from textwrap import dedent
 from typing import Any
 
 from example_project.site import Site
+
 from scrapy_resume.testing import check, stored_items
 from scrapy_resume.testing.snapshot import Snapshot, opened, read_snapshot
 

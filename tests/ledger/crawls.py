@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import warnings
+from time import monotonic
 from typing import Any
 
 from scrapy.crawler import AsyncCrawlerRunner, CrawlerRunner
@@ -20,7 +21,7 @@ from scrapy.exceptions import ScrapyDeprecationWarning
 from scrapy.utils.reactor import install_reactor
 from twisted.internet.defer import Deferred
 
-from tests.ledger.harness import PathSpider, Recorder, RowsPipeline, TableScheduler, TagMiddleware
+from tests.ledger.harness import PathSpider, Recorder, TableScheduler
 from tests.ledger.mutants import MUTANTS
 from tests.ledger.paths import PATHS
 from tests.ledger.site import start_site
@@ -41,8 +42,6 @@ def settings_for(mode: str) -> dict[str, Any]:
         "TWISTED_REACTOR_ENABLED": bool(reactor),
         "SCHEDULER": TableScheduler,
         "EXTENSIONS": {Recorder: 0},
-        "SPIDER_MIDDLEWARES": {TagMiddleware: 0},
-        "ITEM_PIPELINES": {RowsPipeline: 900},
         "CONCURRENT_ITEMS": 4,
         "RETRY_TIMES": 1,
         "REDIRECT_MAX_TIMES": 3,
@@ -57,6 +56,7 @@ def settings_for(mode: str) -> dict[str, Any]:
 async def crawl(runner: Any, name: str) -> dict[str, Any]:
     """Walk one path; returns what its recorder saw."""
     crawler = runner.create_crawler(PATHS[name].spider)
+    started = monotonic()
     timer = threading.Timer(HANGS_AFTER, _hang, [name])
     timer.start()
     try:
@@ -64,7 +64,8 @@ async def crawl(runner: Any, name: str) -> dict[str, Any]:
     finally:
         timer.cancel()
     recorder = crawler.recorder
-    return {"name": name, "outcome": recorder.outcome(), "problems": recorder.problems()}
+    outcome, seconds = recorder.outcome(), round(monotonic() - started, 3)
+    return {"name": name, "outcome": outcome, "problems": recorder.problems(), "took": seconds}
 
 
 def _hang(name: str) -> None:

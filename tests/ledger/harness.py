@@ -17,6 +17,7 @@ from scrapy import Request, signals
 from scrapy.core.scheduler import Scheduler
 from scrapy.crawler import Crawler
 from scrapy.http import Response
+from scrapy.settings import BaseSettings
 from scrapy.utils.asyncio import call_later
 from twisted.internet.defer import Deferred
 
@@ -30,12 +31,13 @@ class TableScheduler(Scheduler):
     """Scrapy's scheduler, with H1 and H2."""
 
     def enqueue_request(self, request: Request) -> bool:
-        stored = self.crawler.ledger.enqueue(request, self.store)
-        self.crawler.recorder.event("stored" if stored else "dropped", request)
-        return stored
+        return self.crawler.ledger.enqueue(request, self.store)
 
     def store(self, request: Request) -> bool:
-        return super().enqueue_request(request)
+        stored = super().enqueue_request(request)
+        if stored:
+            self.crawler.recorder.event("stored", request)
+        return stored
 
     def next_request(self) -> Request | None:
         while True:
@@ -95,6 +97,7 @@ class Recorder:
         self.closed: Counter[int] = Counter()
         self.read: Counter[int] = Counter()
         self.wrong: list[str] = []
+        self.closings = 0
         self.reason: str | None = None
         self.leaks: dict[str, int] = {}
 
@@ -140,13 +143,16 @@ class Recorder:
         self.wrong += self._outstanding(number)
         return self.crawler.spider.commit(page)
 
+    def closing(self) -> None:
+        self.closings += 1
+
     def _outstanding(self, number: int) -> list[str]:
         engine = self.crawler.engine
         busy = [r for r in engine._slot.inprogress if page_of(r) == number]
         found = [] if len(busy) <= 1 else [f"page {number} closed with {busy} in progress"]
         if self.queued[number]:
             found.append(f"page {number} closed with {self.queued[number]} requests queued")
-        if len(self.open) == 1 and engine.scraper.slot.itemproc_size:
+        if len(self.open) == 1 and not self.crawler.spider.untidy and engine.scraper.slot.itemproc_size:
             found.append(f"page {number} closed with items in the pipelines")
         return found
 
@@ -194,6 +200,14 @@ class PathSpider(scrapy.Spider):
     site: ClassVar[str] = ""
     pages: ClassVar[int] = 1
     list_query: ClassVar[str] = ""
+    untidy: ClassVar[bool] = False
+
+    @classmethod
+    def update_settings(cls, settings: BaseSettings) -> None:
+        super().update_settings(settings)
+        add = settings.setdefault_in_component_priority_dict
+        add("SPIDER_MIDDLEWARES", TagMiddleware, 0)
+        add("ITEM_PIPELINES", RowsPipeline, 900)
 
     async def start(self) -> AsyncIterator[Any]:
         for number in range(1, self.pages + 1):

@@ -240,16 +240,23 @@ class OffsiteListRedirect(PathSpider):
     list_query = f"to={OFFSITE}"
 
 
+class Shrinking(TableScheduler):
+    def store(self, request: Request) -> bool:
+        if "/d" in request.url:
+            self.crawler.spider.allowed_domains = ("example.com",)
+        return super().store(request)
+
+
 @path(items=1, children=1, troubles=("request:permanent:IgnoreRequest",))
 class OffsiteInDownloader(PathSpider):
     """allowed_domains shrinks while the request waits in the queue."""
 
+    custom_settings = {"SCHEDULER": Shrinking}
     allowed_domains = ("127.0.0.1",)
 
     def parse(self, response: Response) -> Any:
         yield self.item(response)
         yield self.detail(response)
-        self.allowed_domains = ("example.com",)
 
 
 class Robots(PathSpider):

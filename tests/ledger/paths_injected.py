@@ -7,6 +7,7 @@ from typing import Any
 from scrapy import Request
 from scrapy.crawler import Crawler
 from scrapy.http import Response
+from scrapy.spidermiddlewares.depth import DepthMiddleware
 from scrapy.utils.asyncio import call_later, sleep
 
 from tests.ledger.harness import PathSpider, page_of
@@ -192,6 +193,8 @@ class MetaOfAnotherPage(PathSpider):
 
 @path(items=3, children=2)
 class MetaCleared(PathSpider):
+    custom_settings = {"SPIDER_MIDDLEWARES": {DepthMiddleware: None}}
+
     def parse(self, response: Response) -> Any:
         response.meta.clear()
         yield self.item(response)
@@ -201,6 +204,8 @@ class MetaCleared(PathSpider):
 
 @path(items=2, children=1)
 class ResponseRequestReplaced(PathSpider):
+    custom_settings = {"SPIDER_MIDDLEWARES": {DepthMiddleware: None}}
+
     def parse(self, response: Response) -> Any:
         response.request = Request("http://x.invalid/")
         yield self.item(response)

@@ -15,7 +15,7 @@ from scrapy.utils.asyncio import sleep
 
 from scrapy_resume.ledger import current_page
 from tests.ledger.harness import PathSpider
-from tests.ledger.table import failed, path
+from tests.ledger.table import path
 
 
 class Abort(BaseException):
@@ -191,11 +191,12 @@ class LogFormatterRaises(PathSpider):
         yield self.detail(response)
 
 
-@path(**failed("page:code:PageError", items=1))
+@path(decision="failed", troubles=("page:code:PageError",), items=2)
 class ItemOutlivesPage(PathSpider):
     """An item handed to the pipelines and not awaited: the audit finds it."""
 
     custom_settings = {"ITEM_PIPELINES": {First: 100}}
+    untidy = True
 
     def parse(self, response: Response) -> Any:
         from scrapy.utils.defer import deferred_from_coro

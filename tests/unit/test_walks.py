@@ -269,9 +269,7 @@ def test_a_chain_that_leads_back_fails_as_a_loop(length: int, back: int, slots: 
         period = length - target + 1
         return f"content {target + (number - target) % period}"
 
-    site = {
-        n: complete(n, next_cursor=content(n + 1), content=content(n)) for n in range(1, 200)
-    }
+    site = {n: complete(n, next_cursor=content(n + 1), content=content(n)) for n in range(1, 200)}
     driver = Driver(ChainWalk(claimed(ordered=True), PagePolicy(in_flight=slots)))
     driver.run(site, chain=True)
     result = driver.walk.result()
