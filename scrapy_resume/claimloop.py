@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, cast
 
 from scrapy import Request, signals
-from scrapy.utils.defer import ensure_awaitable
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import deferred_from_coro, ensure_awaitable
 
 from scrapy_resume import cursor
 from scrapy_resume.committer import Committer, GroupLimits
@@ -65,6 +66,7 @@ class ClaimLoop:
             hold_records=settings.on_failed_record == "hold",
             wake=self.wakeup.set,
             inc_stat=session.inc_stat,
+            stopped=self._stopped,
         )
         self.ledger = self.flow.ledger = Ledger(self.crawler, self.flow, seen_max=settings.seen_max)
         self.heartbeat = Heartbeat(self)
@@ -81,6 +83,7 @@ class ClaimLoop:
         self.task: Task | None = None
         self._room_wanted = self._room_made = False
         self._empty_claim = False
+        self._grace: Any = None
 
     async def outputs(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Open, plan if need be, and yield list requests until nothing is left to do."""
@@ -251,6 +254,19 @@ class ClaimLoop:
         self.task, verdict, reason = await self.control.run(self.work.conclude, self.task.id)
         self.session.set_verdict(verdict, reason)
 
+    def _stopped(self) -> None:
+        """The crawl closes: what is not stored within the grace is given to others."""
+        if self._grace is None:
+            self._grace = call_later(self.settings.grace, self._out_of_grace)
+
+    def _out_of_grace(self) -> None:
+        if any(shard.open for shard in self.flow.shards.values()):
+            logger.warning(
+                "Pages in flight did not end within RESUME_GRACE (%g s); they are abandoned and"
+                " their shards released", self.settings.grace, extra={"action": "grace_over"},
+            )  # fmt: skip
+        self._releasing = deferred_from_coro(self.flow.release_all())
+
     def _store_failed(self, error: BaseException) -> None:
         self.session.give_up(error)
 
@@ -262,6 +278,8 @@ class ClaimLoop:
     async def close(self) -> None:
         """Give the held shards back and stop; called once the spider is closed."""
         self.flow.stop()
+        if self._grace is not None:
+            self._grace.cancel()
         await self.flow.release_all()
         self.heartbeat.stop()
         self.reaper.stop()

@@ -129,6 +129,10 @@ class Ledger(Counts):
     def _crawl(self, crawl: Callable[[Request], None], request: Request) -> None:
         """Around ``engine.crawl``: what was ignored on its way, and what was replaced."""
         self._reached = None
+        before = CURRENT.get()
+        if self.needs_tags and request in self._tags:
+            page = self._tags[request]
+            CURRENT.set(None if page is None else page.place)
         try:
             crawl(request)
         except BaseException as exc:
@@ -137,6 +141,7 @@ class Ledger(Counts):
                 raise
             page.add_trouble(trouble_from(Where.PAGE, exc, url=request.url))
         finally:
+            CURRENT.set(before)
             if self._reached is not request:
                 self._ignored(request)
             if self._continued and (visit := self._continued.pop(request, None)) is not None:

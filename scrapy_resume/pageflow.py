@@ -77,6 +77,7 @@ class PageFlow:
         *,
         hold_records: bool,
         wake: Callable[[], None],
+        stopped: Callable[[], None],
         inc_stat: Callable[..., None],
     ) -> None:
         self.shards: dict[int, HeldShard] = {}
@@ -86,6 +87,7 @@ class PageFlow:
         self.ledger: Ledger
         self._spider, self._committer = spider, committer
         self._hold_records, self._wake, self._inc = hold_records, wake, inc_stat
+        self._on_stop = stopped
         self._end_statuses = frozenset(int(status) for status in spider.end_statuses)
 
     # What the claim loop calls
@@ -129,7 +131,10 @@ class PageFlow:
 
     def stop(self) -> None:
         """The crawl is closing: nothing may wait for pages that will never be asked for."""
+        if self.stopping:
+            return
         self.stopping = True
+        self._on_stop()
         for shard in self.shards.values():
             for number in set(shard.waiting) - shard.committing:
                 shard.waiting.pop(number).callback(None)
@@ -351,7 +356,7 @@ class PageFlow:
         self.shards.pop(shard.id, None)
         if isinstance(record, Finish):
             self._inc("shards/finished")
-            level = logging.INFO if record.status == "done" else logging.ERROR
+            level = logging.DEBUG if record.status == "done" else logging.ERROR
             logger.log(
                 level, "Shard %d is %s: %s", shard.walk.claimed.shard_no, record.status,
                 record.reason, extra={"action": "shard_finished"},

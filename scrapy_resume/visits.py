@@ -62,13 +62,14 @@ class Visit:
         return Where.PAGE if self.is_list else Where.REQUEST
 
     def fail(self, exc: BaseException | None) -> None:
-        """Record *exc* as the page's trouble, once."""
+        """Record *exc* as the page's trouble, once; a blocking site strikes the whole page."""
         if exc is None or exc is self.error or self.page is None:
             return
         self.error = exc
         downloading = exc is self.cause
         url = self.request.url
-        self.page.add_trouble(trouble_from(self.where, exc, url=url, downloading=downloading))
+        where = Where.PAGE if isinstance(exc, SiteBlocked) else self.where
+        self.page.add_trouble(trouble_from(where, exc, url=url, downloading=downloading))
 
     def stop(self, exc: BaseException, stops: Stops) -> BaseException | None:
         """Record what the callback raised; returns what Scrapy is to see of it, if anything."""

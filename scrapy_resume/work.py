@@ -47,6 +47,8 @@ class Work:
             capacity=self._settings.shards,
         )  # fmt: skip
         leases.reclaim_worker(db, worker=slot.worker, instance=slot.instance)
+        for dead in slot.dead_neighbours():
+            leases.reclaim_worker(db, worker=dead, instance=slot.instance)
         spider = self._spider
         arguments = planning.identity_arguments(spider, spider.resume_args)
         task = tasks.open_run(
@@ -57,6 +59,8 @@ class Work:
             run=self._settings.run,
             actor=f"worker {slot.worker[:8]} on {slot.host}",
         )
+        if task.finished_at is not None:
+            raise RunRefused(f"run {task.run_name} of {task.name} is over: {task.verdict}")
         if not self._settings.join:
             self._refuse_to_join(task)
         leases.raise_code_holds(db, task.id)

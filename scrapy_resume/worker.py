@@ -12,6 +12,7 @@ import os
 import socket
 import sys
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
@@ -64,6 +65,19 @@ class WorkerSlot:
                 " it must be a directory this process can write"
             ) from error
         raise ConfigurationError(f"RESUME_HOME {str(home)!r} has all {_MAX_SLOTS} slots in use")
+
+    def dead_neighbours(self) -> Iterator[str]:
+        """The workers of this home's other slots that no process holds.
+
+        Each slot stays locked while its worker is handed out, so that it is still dead
+        when the caller is done with it.
+        """
+        for directory in sorted(self.directory.parent.glob("slot-*")):
+            if directory == self.directory or not (directory / "worker").exists():
+                continue
+            with (directory / "lock").open("ab") as lock:
+                if _try_lock(lock):
+                    yield _identity(directory / "worker")
 
     def free(self) -> None:
         """Give the slot back; harmless when repeated."""

@@ -157,8 +157,11 @@ class MariaDB(Service):
 
     def connections(self) -> int:
         """How many clients are connected, the asking one not counted."""
-        return len(self.execute("SELECT id FROM information_schema.processlist"
-                                " WHERE user <> 'system user' AND id <> CONNECTION_ID()"))  # fmt: skip
+        others = self.execute(
+            "SELECT id FROM information_schema.processlist"
+            " WHERE user <> 'system user' AND id <> CONNECTION_ID()"
+        )
+        return len(others)
 
 
 class Redis(Service):
@@ -216,7 +219,7 @@ def initialised_data() -> Path:
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise RuntimeError(f"mariadb-install-db failed: {done.stdout[-500:]}{done.stderr[-1500:]}")
+            raise RuntimeError(f"mariadb-install-db: {done.stdout[-500:]}{done.stderr[-1500:]}")
         _initialised = home / "data"
     return _initialised
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 
 from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.commands import ScrapyHelpFormatter
-from scrapy.exceptions import UsageError
 from scrapy.utils.conf import arglist_to_dict
 
 PROG = "scrapy resume"
@@ -35,7 +34,7 @@ def read(words: Sequence[str], into: argparse.Namespace) -> None:
         try:
             into.spargs = arglist_to_dict(into.spargs)
         except ValueError:
-            raise UsageError("Invalid -a value, use -a NAME=VALUE", print_help=False) from None
+            parser.error("invalid -a value, use -a NAME=VALUE")
 
 
 def build() -> _Parser:

@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import JustifyMethod, RenderableType
 
 _GAP = "  "
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of texts. Columns named in *numbers* are set to the right."""
+    """A table of texts. *numbers* are columns set to the right, *long* those that may wrap."""
 
     title: str
     columns: tuple[str, ...]
     rows: Sequence[Sequence[Any]]
     numbers: tuple[str, ...] = ()
+    long: tuple[str, ...] = ()
 
 
 Part = str | Grid
@@ -82,9 +83,19 @@ def _table(part: Grid) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(clean(part.title)), box=SIMPLE_HEAD, title_justify="left")
+    table = Table(
+        title=Text(clean(part.title)) if part.title else None,
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
     for name in part.columns:
-        table.add_column(name, justify="right" if name in part.numbers else "left")
+        justify: JustifyMethod = "right" if name in part.numbers else "left"
+        if name in part.long:
+            table.add_column(name, justify=justify, overflow="fold")
+        else:
+            table.add_column(name, justify=justify, no_wrap=True, min_width=len(name))
     for row in part.rows:
         table.add_row(*(Text(clean(cell)) for cell in row))
     return table

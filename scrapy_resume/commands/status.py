@@ -23,6 +23,7 @@ INTERVAL = 2.0  # seconds between two looks of --watch
 _MOST = 50  # shards that people are shown; those that need a look come first
 _ORDER = ("failed", "paused", "running", "pending", "done")
 _SHARD_COLUMNS = ("shard", "pages", "cur_page", "ahead", "failed", "status", "reason", "worker")
+_LONG = ("ahead", "failed", "reason")
 
 
 def run(settings: Settings, opts: argparse.Namespace) -> int:
@@ -59,6 +60,7 @@ def view(found: dict[str, Any], *, shards: bool) -> Iterator[Part]:
         return
     yield _runs(tasks)
     if shards:
+        yield f"Run {tasks[0]['run_no']}: {tasks[0]['reason']}."
         yield from _shards(tasks[0])
     workers = {one["instance"]: one for task in tasks for one in task["workers"]}
     if workers:
@@ -115,11 +117,11 @@ def _runs(tasks: list[dict[str, Any]]) -> Grid:
     rows = []
     for task in tasks:
         shards = task["shards"]
+        head = (task["task_id"], task["name"], task["run_no"], task["verdict"] or task["status"])
         done = f"{shards['done']}/{sum(shards.values())}"
-        row = [task[key] for key in ("task_id", "name", "run_no", "status", "verdict")]
-        rows.append([*row, done, *(task[key] for key in counts), task["reason"]])
-    columns = ("id", "name", "run", "status", "verdict", "done", *counts, "reason")
-    return Grid("", columns, rows, numbers=("id", "run", "done", *counts))
+        rows.append([*head, done, *(task[name] for name in counts)])
+    columns = ("id", "name", "run", "status", "done", *counts)
+    return Grid("", columns, rows, numbers=("id", "run", "done", *counts), long=("name",))
 
 
 def _shards(task: dict[str, Any]) -> Iterator[Part]:
@@ -140,7 +142,7 @@ def _shards(task: dict[str, Any]) -> Iterator[Part]:
         for mark in marks[:_MOST]
     ]
     title = f"Shards of {task['name']}, run {task['run_no']}"
-    yield Grid(title, _SHARD_COLUMNS, rows, numbers=("shard", "cur_page"))
+    yield Grid(title, _SHARD_COLUMNS, rows, numbers=("shard", "cur_page"), long=_LONG)
     if len(marks) > _MOST:
         yield f"and {len(marks) - _MOST} more shards; --json has them all"
 

@@ -29,7 +29,8 @@ class BulkCursor(Cursor):  # type: ignore[misc]
         literal = _literals(self.connection)
         head, tail = prefix.encode(encoding), postfix.encode(encoding)
         rows: list[bytes] = []
-        size = count = 0
+        size = 0
+        count: int = 0
         for arg in args:
             row = (values % tuple([literal(value) for value in arg])).encode(encoding)
             if rows and len(head) + size + len(row) + len(tail) > max_stmt_length:
@@ -52,7 +53,7 @@ def _literals(connection: Any) -> Callable[[Any], str]:
     encoders = connection.encoders
     plain = not connection.server_status & SERVER_STATUS.SERVER_STATUS_NO_BACKSLASH_ESCAPES
     last: Any = None
-    text = "NULL"
+    text: str = "NULL"
 
     def literal(value: Any) -> str:
         nonlocal last, text

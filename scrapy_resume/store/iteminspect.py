@@ -111,7 +111,9 @@ def _look_indexes(
         counted = index is every[0] and primary and _counts_itself(primary, columns)
         if set(index) != key and not counted:
             names = ", ".join(index)
-            why = f"its unique index ({names}) may match an unrelated row; only the key may be unique"
+            why = (
+                f"its unique index ({names}) may match an unrelated row; only the key may be unique"
+            )
             yield Finding(table.name, None, why, True)
 
 

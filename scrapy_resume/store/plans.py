@@ -8,8 +8,7 @@ stores nothing more.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -21,8 +20,8 @@ from sqlalchemy.exc import IntegrityError
 from scrapy_resume import faults
 from scrapy_resume.exceptions import ConfigurationError, LeaseLost
 from scrapy_resume.page import Shard
-from scrapy_resume.store.columns import NAME_LENGTH, SHARD_KEY_LENGTH
 from scrapy_resume.store.engine import Database
+from scrapy_resume.store.planrows import plan_rows
 
 _BATCH = 1000  # shards stored by one transaction
 
@@ -67,7 +66,7 @@ def store_plan(
     cannot be stored or a key used twice.
     """
     db.run(lambda conn: _clear(conn, db, task_id, token))
-    rows = _rows(shards, task_id, default_site, ordered_default, max_attempts)
+    rows = plan_rows(shards, task_id, default_site, ordered_default, max_attempts)
     count = 0
     while batch := list(islice(rows, _BATCH)):
         _store(db, task_id, token, batch)
@@ -126,7 +125,9 @@ def _fence(conn: Connection, db: Database, task_id: int, token: int, **values: A
 def _clear(conn: Connection, db: Database, task_id: int, token: int) -> None:
     _fence(conn, db, task_id, token)
     shard = db.tables.task_shard
-    conn.execute(delete(shard).where(shard.c.task_id == task_id))
+    ours = shard.c.task_id == task_id
+    if conn.execute(select(shard.c.id).where(ours).limit(1)).first():
+        conn.execute(delete(shard).where(ours))
 
 
 def _store(db: Database, task_id: int, token: int, batch: list[dict[str, Any]]) -> None:
@@ -187,82 +188,3 @@ def _publish(
     )
     if conn.execute(done).first() is None:  # else the reply of its COMMIT was lost
         _fence(conn, db, task_id, token, **values)
-
-
-def _rows(
-    shards: Iterable[Shard],
-    task_id: int,
-    default_site: str,
-    ordered_default: bool | Callable[[Shard], bool],
-    max_attempts: int,
-) -> Iterator[dict[str, Any]]:
-    for number, shard in enumerate(shards, 1):
-        ordered = shard.ordered
-        if ordered is None:
-            ordered = ordered_default(shard) if callable(ordered_default) else ordered_default
-        cursor = _json(shard, "cursor", shard.cursor)
-        yield {
-            "task_id": task_id,
-            "shard_no": number,
-            "shard_key": _name(shard, "key", shard.key, SHARD_KEY_LENGTH),
-            "site": _name(shard, "site", shard.site or default_site, NAME_LENGTH),
-            "lane": 0,
-            "priority": shard.priority,
-            "due": 1,
-            "status": "pending",
-            "reason": "planned",
-            "ordered": int(ordered),
-            **_pages(shard),
-            "cursor": cursor,
-            "first_cursor": cursor,
-            "ahead": "",
-            "failed_pages": "",
-            **dict.fromkeys(_COUNTERS, 0),
-            "max_attempts": max_attempts,
-            "spec": _json(shard, "spec", shard.spec),
-        }
-
-
-_COUNTERS = (
-    "page_count",
-    "written_count",
-    "dropped_count",
-    "quarantined_count",
-    "version",
-    "fencing_token",
-    "attempt_count",
-)
-
-
-def _pages(shard: Shard) -> dict[str, int | None]:
-    last = shard.last_page
-    if shard.first_page < 0 or (last is not None and last < shard.first_page - 1):
-        raise ConfigurationError(
-            f"plan() yields the shard {shard.key!r} with the pages {shard.first_page} to {last};"
-            " allowed are pages from 0 on, the last not before the first"
-        )
-    return {"first_page": shard.first_page, "last_page": last, "cur_page": shard.first_page - 1}
-
-
-def _name(shard: Shard, what: str, value: str, limit: int) -> str:
-    if not value or len(value) > limit:
-        raise ConfigurationError(
-            f"plan() yields the shard {shard.key[:60]!r} with a {what} of {len(value)} characters;"
-            f" allowed are 1 to {limit}"
-        )
-    return value
-
-
-def _json(shard: Shard, what: str, value: Any) -> str | None:
-    if value is None:
-        return None
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-        text.encode()
-        if json.loads(text) != value:
-            raise TypeError("a tuple, or a key that is not text, comes back as something else")
-    except (TypeError, ValueError) as exc:
-        raise ConfigurationError(
-            f"plan() yields the shard {shard.key!r} with a {what} that JSON cannot hold: {exc}"
-        ) from None
-    return text

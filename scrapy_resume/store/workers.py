@@ -30,7 +30,9 @@ def register(
     def work(conn: Connection) -> None:
         now = db.now(conn)
         ended = (table.c.worker == worker, table.c.instance != instance)
-        conn.execute(delete(table).where(*ended, table.c.stopped_at < now - _KEPT))
+        old = (*ended, table.c.stopped_at < now - _KEPT)
+        if conn.execute(select(table.c.instance).where(*old).limit(1)).first():
+            conn.execute(delete(table).where(*old))
         conn.execute(
             update(table).where(*ended, table.c.stopped_at.is_(None)).values(stopped_at=now)
         )

@@ -138,6 +138,7 @@ def test_it_is_a_scrapy_project(tmp_path: Path) -> None:
     assert names.split() == ["api", "blocks", "books", "chain"]
 
 
+@pytest.mark.slow
 def test_every_spider_crawls_the_site(site: Any, tmp_path: Path) -> None:
     some = ["-a", f"base={site.url}", "-a", "blocks=Emoticons"]
     arguments = {
@@ -159,6 +160,7 @@ def test_every_spider_crawls_the_site(site: Any, tmp_path: Path) -> None:
     assert {item["upc"]: item["title"] for item in items["books"]} == books
 
 
+@pytest.mark.slow
 def test_the_demo_kills_a_crawl_twice_and_finds_everything(capfd: Any) -> None:
     assert demo.main("Arrows,Emoticons") == 0
     said = capfd.readouterr().out

@@ -8,6 +8,7 @@ from typing import Any
 from scrapy.exceptions import CloseSpider
 from scrapy.http import Response
 from scrapy.utils.asyncio import sleep
+from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_resume.exceptions import NotAPage, SiteBlocked
 from tests.ledger.harness import PathSpider
@@ -211,8 +212,8 @@ class CloseSpiderInGenerator(PathSpider):
 
 
 @path(
-    closed=0, live=2, read=True, items=2, children=3, reason="enough",
-    troubles=(CLOSED,), decision="failed", leaks={"open pages": 1},
+    closed=0, live=1, items=3, children=3, reason="enough", decision="failed",
+    troubles=(CLOSED, CLOSED), leaks={"open pages": 1},
 )  # fmt: skip
 class CloseSpiderWithQueuedRequests(PathSpider):
     """What is queued is never asked for: the page stays open, and nothing is committed."""
@@ -222,7 +223,7 @@ class CloseSpiderWithQueuedRequests(PathSpider):
     def parse(self, response: Response) -> Any:
         yield self.item(response)
         for number in range(3):
-            yield self.detail(response, f"d{number}")
+            yield self.detail(response, f"d{number}", "wait=0.1")
 
     def parse_detail(self, response: Response) -> Any:
         yield self.item(response)
@@ -230,7 +231,7 @@ class CloseSpiderWithQueuedRequests(PathSpider):
 
 
 @path(
-    closed=0, live=3, read=True, items=1, children=3, reason="shutdown",
+    closed=0, live=3, items=1, children=3, reason="shutdown",
     leaks={"open pages": 1},
 )  # fmt: skip
 class ShutdownWithQueuedRequests(PathSpider):
@@ -240,12 +241,8 @@ class ShutdownWithQueuedRequests(PathSpider):
         yield self.item(response)
         for number in range(3):
             yield self.detail(response, f"d{number}")
-        self.crawler.stop_async_later = self.stop_later()
-
-    def stop_later(self) -> Any:
-        from scrapy.utils.defer import deferred_from_coro
-
-        return deferred_from_coro(self.crawler.engine.close_spider_async(reason="shutdown"))
+        closing = self.crawler.engine.close_spider_async(reason="shutdown")
+        self.closing = deferred_from_coro(closing)
 
 
 @path(items=1 + 3 + 9 + 27, children=3 + 9 + 27)

@@ -76,7 +76,8 @@ class DuplicateOfPageInFlight(PathSpider):
 
     def parse(self, response: Response) -> Any:
         number = page_of(response)
-        yield Request(self.url(0, "shared"), self.shared, cb_kwargs={"page": number})
+        url = self.url(0, "shared", "wait=0.3")
+        yield Request(url, self.shared, cb_kwargs={"page": number})
 
     def shared(self, response: Response, page: int) -> Any:
         yield self.item(page)

@@ -12,6 +12,7 @@ from scrapy.exceptions import DropItem
 from scrapy.http import Response
 from scrapy.logformatter import LogFormatter
 from scrapy.utils.asyncio import sleep
+from scrapy.utils.defer import deferred_from_coro
 
 from scrapy_resume.ledger import current_page
 from tests.ledger.harness import PathSpider
@@ -199,9 +200,8 @@ class ItemOutlivesPage(PathSpider):
     untidy = True
 
     def parse(self, response: Response) -> Any:
-        from scrapy.utils.defer import deferred_from_coro
-
-        scraper = self.crawler.engine.scraper
+        engine = self.crawler.engine
         item = {"page": 0, "name": "slow"}
-        self.sent = deferred_from_coro(scraper.start_itemproc_async(item, response=response))
+        sent = deferred_from_coro(engine.scraper.start_itemproc_async(item, response=response))
+        sent.addBoth(lambda _: engine._slot.nextcall.schedule())
         yield self.item(response)

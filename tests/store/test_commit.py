@@ -38,7 +38,8 @@ def test_a_stale_token_changes_nothing_and_the_others_go_on(world: World) -> Non
     world.sql("UPDATE resume_task_shard SET fencing_token = fencing_token + 1 WHERE id = :id",
               id=one.id)  # fmt: skip
     before = world.shard(one.id)
-    result = world.commit(page(one, 1), page(two, 1), Finish(one.id, one.fencing_token, "done", "x"))
+    finish = Finish(one.id, one.fencing_token, "done", "all read")
+    result = world.commit(page(one, 1), page(two, 1), finish)
     assert result.fenced == {one.id}
     assert world.shard(one.id) == before
     assert world.shard(two.id).cur_page == 1

@@ -1,0 +1,127 @@
+"""How a run ends: its shards all final, or superseded by a newer run; and its verdict."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sqlalchemy import func, select, update
+from sqlalchemy.engine import Connection
+
+from scrapy_resume.exceptions import RunRefused
+from scrapy_resume.store.claims import in_lists
+from scrapy_resume.store.columns import REASON_LENGTH
+from scrapy_resume.store.engine import Database
+from scrapy_resume.store.operations import Operation, record
+from scrapy_resume.store.runs import Task, existing
+from scrapy_resume.verdict import Tally, Verdict, decide
+
+
+def finish_run(db: Database, task_id: int) -> Task:
+    """Declare the run over if every shard is final, and give its verdict, once.
+
+    Returns the run as it is now; unchanged if it is unplanned, unfinished or over.
+    """
+    return db.run(lambda conn: finish(conn, db, task_id))
+
+
+def read_verdict(db: Database, task_id: int) -> tuple[Verdict, str]:
+    """What the run would say of itself now, over or not, and why."""
+    with db.read() as conn:
+        found = existing(conn, db, task_id)
+        return _decide(conn, db, found)
+
+
+def finish(conn: Connection, db: Database, task_id: int) -> Task:
+    """Declare the run over inside the caller's transaction, if every shard is final."""
+    found = existing(conn, db, task_id, lock=True)
+    shard = db.tables.task_shard
+    unfinished = select(func.count()).where(
+        shard.c.task_id == task_id, shard.c.status.in_(("pending", "running", "paused"))
+    )
+    if found.finished_at or not found.planned_at or conn.execute(unfinished).scalar():
+        return found
+    verdict, reason = _decide(conn, db, found)
+    failed = select(func.count()).where(shard.c.task_id == task_id, shard.c.status == "failed")
+    status = "failed" if conn.execute(failed).scalar() else "done"
+    _close(conn, db, task_id, status, verdict, reason)
+    return existing(conn, db, task_id)
+
+
+def supersede(conn: Connection, db: Database, old: Task, run_no: int, actor: str) -> None:
+    """End the unfinished run *old*, locked by the caller, for the sake of run *run_no*.
+
+    Raises RunRefused while somebody works on it.
+    """
+    task, shard = db.tables.task, db.tables.task_shard
+    now = db.now(conn)
+    running = select(shard.c.worker, shard.c.lease_until).where(
+        shard.c.task_id == old.id, shard.c.status == "running"
+    )
+    holder = (
+        conn.execute(running.limit(1)).first()
+        or conn.execute(
+            select(task.c.planner, task.c.plan_lease_until).where(
+                task.c.id == old.id, task.c.plan_lease_until > now
+            )
+        ).first()
+    )
+    if holder:
+        raise RunRefused(
+            f"run {old.run_no} of {old.name} is worked on by {holder[0]} until {holder[1]} UTC;"
+            " stop it first, or join it with RESUME_RUN=auto"
+        )
+    reason = f"superseded by run {run_no}"
+    _fail_shards(conn, db, old.id, reason, now)
+    verdict, _ = _decide(conn, db, old)
+    _close(conn, db, old.id, "failed", verdict, reason)
+    act = Operation("supersede", actor, reason, old.id, before=old.status, after=verdict.value)
+    record(conn, db, [act], at=now)
+
+
+def _fail_shards(conn: Connection, db: Database, task_id: int, reason: str, now: datetime) -> None:
+    shard = db.tables.task_shard
+    wanted = (shard.c.task_id == task_id, shard.c.status.in_(("pending", "paused")))
+    values = {"status": "failed", "reason": reason, "due": 0, "next_run_at": None}
+    for ids in in_lists(conn.execute(select(shard.c.id).where(*wanted)).scalars()):
+        conn.execute(update(shard).where(shard.c.id.in_(ids)).values(values | {"updated_at": now}))
+
+
+def _close(
+    conn: Connection, db: Database, task_id: int, status: str, verdict: Verdict, reason: str
+) -> None:
+    task = db.tables.task
+    now = db.now(conn)
+    conn.execute(
+        update(task)
+        .where(task.c.id == task_id, task.c.finished_at.is_(None))
+        .values(
+            status=status,
+            verdict=verdict.value,
+            reason=reason[:REASON_LENGTH],
+            open_name=None,
+            planner=None,
+            planner_instance=None,
+            plan_lease_until=None,
+            finished_at=now,
+            updated_at=now,
+        )
+    )
+
+
+def _decide(conn: Connection, db: Database, found: Task) -> tuple[Verdict, str]:
+    shard = db.tables.task_shard
+    kinds = (shard.c.status, shard.c.error_kind, shard.c.reason)
+    tallies = conn.execute(
+        select(*kinds, func.count()).where(shard.c.task_id == found.id).group_by(*kinds)
+    )
+    sums = conn.execute(
+        select(func.sum(shard.c.page_count), func.sum(shard.c.quarantined_count)).where(
+            shard.c.task_id == found.id
+        )
+    ).one()
+    return decide(
+        [Tally(*row) for row in tallies],
+        planned=found.planned_at is not None,
+        pages=int(sums[0] or 0),
+        rejects=int(sums[1] or 0),
+    )

@@ -1,0 +1,38 @@
+"""Rows that the database refuses, as records of quarantine or as troubles of their page."""
+
+from __future__ import annotations
+
+from scrapy_resume.page import ErrorKind, Trouble, Where
+from scrapy_resume.store.itemtable import Rejection, Row
+from scrapy_resume.store.quarantine import QuarantineRecord
+from scrapy_resume.store.records import PageRecord
+
+
+def refused(
+    one: Rejection, row: Row, page: PageRecord | None, shard: tuple[int, int] | None
+) -> QuarantineRecord:
+    """The record of a refused row; *shard* is the task and number of its page's shard."""
+    task_id, shard_no = shard or (None, None)
+    return QuarantineRecord(
+        task_id=task_id,
+        shard_id=page.shard_id if page else None,
+        shard_no=shard_no,
+        page=page.page if page else None,
+        kind="row",
+        url=None,
+        item_key=_key_text(row),
+        error_class=one.error_class,
+        error=one.error,
+    )
+
+
+def _key_text(row: Row) -> str:
+    parts = row.key[1:] if row.table is None else row.key
+    return " / ".join(map(str, parts))
+
+
+def trouble(one: Rejection, row: Row) -> Trouble:
+    """The trouble that holds the page of a refused row."""
+    return Trouble(
+        Where.ITEM, ErrorKind.PERMANENT, one.error_class, one.error, item_key=_key_text(row)
+    )
