@@ -39,9 +39,15 @@ class CheckpointExtension:
     def from_crawler(cls, crawler: Crawler) -> CheckpointExtension:
         """Share the crawl's session."""
         extension = cls(Session.of(crawler, "CheckpointExtension"))
+        crawler.signals.connect(extension._spider_opened, signals.spider_opened)
         crawler.signals.connect(extension._spider_idle, signals.spider_idle)
         crawler.signals.connect(extension._spider_closed, signals.spider_closed)
         return extension
+
+    def _spider_opened(self) -> None:
+        session = self._session
+        if session.settings.enabled and hasattr(session.crawler.spider, "parse_list_page"):
+            session.is_whole()
 
     def _loop_opened(self, loop: ClaimLoop) -> None:
         if self._session.settings.progress and sys.stderr.isatty():

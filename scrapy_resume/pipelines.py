@@ -49,16 +49,14 @@ class UpsertPipeline:
         """Share the crawl's session."""
         return cls(Session.of(crawler, "UpsertPipeline"))
 
-    async def open_spider(self) -> None:
-        """Learn the spider's tables; a spider without the mixin has them checked here."""
+    def open_spider(self) -> None:
+        """Learn the spider's tables; they are looked at before the first request."""
         session = self._session
         if not session.settings.enabled:
             return
         try:
             self._rows = session.rows = ItemRows(session.crawler.spider)
             session.flush_loose_rows = self.flush
-            if not hasattr(session.crawler.spider, "parse_list_page"):
-                await session.commits.run(session.prepare_store)
         except ResumeError as error:
             session.refuse(error)
 

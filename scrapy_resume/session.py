@@ -56,7 +56,7 @@ class Session:
         self.rows: ItemRows | None = None
         self.flush_loose_rows: Callable[[], Awaitable[None]] | None = None
         self.verdict: str | None = None
-        self._prepared = self._ended = False
+        self._prepared = self._ended = self._told = False
         self._writer: ItemWriter | None = None
         try:
             self.settings = ResumeSettings.from_settings(crawler.settings)
@@ -85,13 +85,17 @@ class Session:
         if self._refusal is not None:
             self.refuse(self._refusal)
         spider: Any = self.crawler.spider
-        start = getattr(type(spider).start, "__module__", None)
-        if not self.settings.enabled or start in _PLAIN_STARTS:
+        if not self.settings.enabled or self._is_inspection:
             return False
         if not hasattr(spider, "parse_list_page"):
             return False
+        return self.is_whole()
+
+    def is_whole(self) -> bool:
+        """Whether no component that checkpoints need is off; else says which, once."""
         missing = [name for name in NEEDED if name not in self.components]
-        if missing:
+        if missing and not self._told:
+            self._told = True
             logger.warning(
                 "%s is off: the spider runs from its first page and keeps no checkpoint",
                 " and ".join(missing), extra={"action": "plain"},
@@ -136,6 +140,22 @@ class Session:
             self.refuse(error, "resume_nothing_to_do")
         except ResumeError as error:
             self.refuse(error)
+
+    async def plain(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """What ``start()`` yields in a plain crawl, once the item tables were looked at."""
+        if self.rows is not None and not self._is_inspection:
+            try:
+                await self.commits.run(self.prepare_store)
+            except ResumeError as error:
+                self.refuse(error)
+        async for output in start:
+            yield output
+
+    @property
+    def _is_inspection(self) -> bool:
+        """Whether ``scrapy parse`` or ``scrapy check`` put its own start() into the spider."""
+        start: Any = getattr(type(self.crawler.spider), "start", None)
+        return getattr(start, "__module__", None) in _PLAIN_STARTS
 
     def prepare_store(self) -> None:
         """Make or check the tables, ours and the users'. Called on a store thread.

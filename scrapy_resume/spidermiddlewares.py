@@ -35,7 +35,7 @@ class PageMiddleware:
     async def process_start(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Crawl the run's shards; the spider's own start() becomes their default plan."""
         session = self._session
-        outputs = session.crawl(start) if session.resumes else start
+        outputs = session.crawl(start) if session.resumes else session.plain(start)
         async for output in outputs:
             yield output
 

@@ -53,7 +53,7 @@ def _literals(connection: Any) -> Callable[[Any], str]:
     encoders = connection.encoders
     plain = not connection.server_status & SERVER_STATUS.SERVER_STATUS_NO_BACKSLASH_ESCAPES
     last: Any = None
-    text: str = "NULL"
+    text = "NULL"
 
     def literal(value: Any) -> str:
         nonlocal last, text
@@ -61,7 +61,8 @@ def _literals(connection: Any) -> Callable[[Any], str]:
             return text
         kind = type(value)
         if kind is str and plain:
-            return "'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+            escaped = value.replace("\\", "\\\\").replace("'", "''")
+            return f"'{escaped}'"
         if kind is int:
             return str(value)
         last, text = value, "NULL" if value is None else escape(value, encoders)

@@ -19,7 +19,7 @@ from scrapy_resume.store.items import ItemWriter
 from scrapy_resume.store.itemtable import Rejection, Row
 from scrapy_resume.store.quarantine import QuarantineRecord
 from scrapy_resume.store.records import CommitResult, PageRecord, Record
-from scrapy_resume.store.refusals import trouble
+from scrapy_resume.store.refusals import refused, trouble
 from scrapy_resume.watermark import Position
 
 

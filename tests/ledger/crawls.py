@@ -6,6 +6,7 @@ A process has one reactor, so each mode (asyncio, epoll, reactorless) is a proce
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -18,8 +19,9 @@ from typing import Any
 
 from scrapy.crawler import AsyncCrawlerRunner, CrawlerRunner
 from scrapy.exceptions import ScrapyDeprecationWarning
+from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.reactor import install_reactor
-from twisted.internet.defer import Deferred
+from twisted.python.log import PythonLoggingObserver
 
 from tests.ledger.harness import PathSpider, Recorder, TableScheduler
 from tests.ledger.mutants import MUTANTS
@@ -73,31 +75,50 @@ def _hang(name: str) -> None:
     os._exit(3)
 
 
-async def crawl_all(runner: Any, names: list[str]) -> None:
+class Witness(logging.Handler):
+    """Notes the errors of loggers that no path should make speak."""
+
+    SILENT = ("asyncio", "twisted", "py.warnings")
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name.startswith(self.SILENT):
+            self.found.append(self.format(record)[-2000:])
+
+
+async def crawl_all(runner: Any, names: list[str], witness: Witness) -> None:
     """Walk the paths one after the other."""
     for name in names:
         print(json.dumps(await crawl(runner, name)), flush=True)
+    gc.collect()
+    end = {"name": "the end", "outcome": "reached", "problems": witness.found}
+    print(json.dumps(end), flush=True)
 
 
 def main(mode: str, names: list[str]) -> None:
     warnings.simplefilter("error", ScrapyDeprecationWarning)
-    logging.basicConfig(level=os.environ.get("LEDGER_LOG", "CRITICAL"), stream=sys.stderr)
+    level = os.environ.get("LEDGER_LOG", "CRITICAL")
+    witness = Witness()
+    logging.getLogger().addHandler(witness)
+    logging.getLogger().addHandler(shown := logging.StreamHandler(sys.stderr))
+    shown.setLevel(level)
+    logging.getLogger().setLevel(min(shown.level, logging.ERROR))
+    PythonLoggingObserver("twisted").start()
     PathSpider.site = start_site()
     Recorder.ledger_class = MUTANTS[os.environ.get("LEDGER_MUTANT", "none")]
     names = names or list(PATHS)
     if mode == "reactorless":
-        asyncio.run(crawl_all(AsyncCrawlerRunner(settings_for(mode)), names))
+        runner = AsyncCrawlerRunner(settings_for(mode))
+        asyncio.run(crawl_all(runner, names, witness))
         return
     install_reactor(REACTORS[mode])
     from twisted.internet.task import react
 
     runner = (CrawlerRunner if mode == "epoll" else AsyncCrawlerRunner)(settings_for(mode))
-    run = crawl_all(runner, names)
-    react(lambda _: Deferred.fromCoroutine(run) if mode == "epoll" else as_deferred(run))
-
-
-def as_deferred(run: Any) -> Deferred[None]:
-    return Deferred.fromFuture(asyncio.ensure_future(run))
+    react(lambda _: deferred_from_coro(crawl_all(runner, names, witness)))
 
 
 if __name__ == "__main__":

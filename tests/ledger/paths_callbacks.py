@@ -165,8 +165,10 @@ class SiteBlockedInCallback(PathSpider):
         raise SiteBlocked("a captcha")
 
 
-@path(items=1, children=1, troubles=("request:blocked:SiteBlocked",))
+@path(items=1, children=1, decision="failed", troubles=("page:blocked:SiteBlocked",))
 class SiteBlockedInDetail(PathSpider):
+    """A site that blocks us spoils the whole page."""
+
     def parse(self, response: Response) -> Any:
         yield self.item(response)
         yield self.detail(response)

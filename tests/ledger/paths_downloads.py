@@ -44,7 +44,7 @@ class Timeout(OneDetail):
     meta = {"download_timeout": 0.1}
 
 
-@path(items=1, children=1, troubles=("request:permanent:UnsupportedURLSchemeError",))
+@path(items=1, children=1, troubles=("request:permanent:NotSupported",))
 class UnsupportedScheme(OneDetail):
     detail_url = "gopher://127.0.0.1/p1/x"
 
