@@ -141,7 +141,7 @@ class ClaimLoop:
             if self.session.flush_loose_rows is not None:
                 await self.session.flush_loose_rows()
             count = await self.control.run(self.work.store_plan, self.task.id, token, plan.shards)
-            logger.info("Planned %d shards", count, extra={"action": "planned"})
+            logger.info("Planned %d shard(s)", count, extra={"action": "planned"})
         except LeaseLost:
             logger.warning("Planning took too long and was taken over by another process")
         finally:

@@ -221,6 +221,7 @@ class PageFlow:
         rows = tuple(row for _, row in sorted(page.rows, key=lambda numbered: numbered[0]))
         record = None
         if decision is Decision.COMPLETE:
+            _place(rows, walk, number)
             aside = tuple(self._aside(walk, number, t, page.page.attempt) for t in page.troubles)
             record = PageRecord(shard.id, shard.token, number, rows, aside, page.items_dropped)
         return PageEnd(
@@ -361,6 +362,15 @@ class PageFlow:
                 level, "Shard %d is %s: %s", shard.walk.claimed.shard_no, record.status,
                 record.reason, extra={"action": "shard_finished"},
             )  # fmt: skip
+
+
+def _place(rows: tuple[Row, ...], walk: Walk, number: int) -> None:
+    """Tell the rows of the default item table where they were found."""
+    claimed = walk.claimed
+    where = {"task_id": claimed.task_id, "shard_no": claimed.shard_no, "page": number}
+    for row in rows:
+        if row.table is None:
+            row.values.update(where)
 
 
 def _own_fault(error: Exception) -> Trouble:

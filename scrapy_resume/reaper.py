@@ -68,7 +68,7 @@ class Reaper:
         reclaimed, due = counts
         if reclaimed:
             logger.warning(
-                "Reclaimed %d shards whose lease had ended", reclaimed, extra={"action": "reaped"}
+                "Reclaimed %d shard(s) whose lease had ended", reclaimed, extra={"action": "reaped"}
             )
         if reclaimed or due:
             self._loop.claim_again()

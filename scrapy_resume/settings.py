@@ -73,8 +73,8 @@ class ResumeSettings:
     table_prefix: str = setting(
         "resume_",
         "What the names of the product's tables begin with.",
-        pattern=r"[A-Za-z_][A-Za-z0-9_]{0,29}",
-        allowed="up to 30 ASCII letters, digits and underscores, no digit first",
+        pattern=r"[A-Za-z_][A-Za-z0-9_]{0,23}",
+        allowed="up to 24 ASCII letters, digits and underscores, no digit first",
     )
     lease: float = seconds(
         15.0, "Time after which others may take a silent worker's shards.", 0.25, 3600

@@ -8,6 +8,7 @@ apart without it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -112,6 +113,7 @@ def _migrate(conn: Connection, db: Database) -> None:
     from alembic.operations import Operations
     from alembic.script import ScriptDirectory
 
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     config = Config()
     config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
     scripts = ScriptDirectory.from_config(config)
