@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from scrapy_resume.addon import ResumeAddon
     from scrapy_resume.exceptions import NotAPage, SiteBlocked
     from scrapy_resume.mixins import ResumeSpiderMixin
-    from scrapy_resume.page import Shard
+    from scrapy_resume.page import Page, Shard
     from scrapy_resume.store.items import ItemTable
 
 __version__ = "0.1.0"
 __all__ = [
     "ItemTable",
     "NotAPage",
+    "Page",
     "ResumeAddon",
     "ResumeSpiderMixin",
     "Shard",
@@ -29,6 +30,7 @@ __all__ = [
 _HOME = {
     "ItemTable": "scrapy_resume.store.items",
     "NotAPage": "scrapy_resume.exceptions",
+    "Page": "scrapy_resume.page",
     "ResumeAddon": "scrapy_resume.addon",
     "ResumeSpiderMixin": "scrapy_resume.mixins",
     "Shard": "scrapy_resume.page",

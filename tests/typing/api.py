@@ -12,12 +12,12 @@ from scrapy.http import Response
 from scrapy_resume import (
     ItemTable,
     NotAPage,
+    Page,
     ResumeAddon,
     ResumeSpiderMixin,
     Shard,
     SiteBlocked,
 )
-from scrapy_resume.page import Page
 
 
 @dataclass

@@ -10,8 +10,7 @@ from scrapy import Request, Spider
 
 from example_project.items import Character
 from example_project.spiders.characters import SITE
-from scrapy_resume import NotAPage, ResumeSpiderMixin, Shard
-from scrapy_resume.page import Page
+from scrapy_resume import NotAPage, Page, ResumeSpiderMixin, Shard
 
 
 class ApiSpider(ResumeSpiderMixin, Spider):

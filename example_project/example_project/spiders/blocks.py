@@ -9,8 +9,7 @@ from scrapy import Request, Spider
 
 from example_project.items import Character
 from example_project.spiders.characters import SITE, from_detail, from_row
-from scrapy_resume import ResumeSpiderMixin, Shard
-from scrapy_resume.page import Page
+from scrapy_resume import Page, ResumeSpiderMixin, Shard
 
 DEMO = (
     "Hebrew,Arabic,Devanagari,Thai,Superscripts and Subscripts,Combining Diacritical Marks,"
