@@ -67,6 +67,7 @@ class ClaimLoop:
             wake=self.wakeup.set,
             inc_stat=session.inc_stat,
             stopped=self._stopped,
+            grace=settings.grace,
         )
         self.ledger = self.flow.ledger = Ledger(self.crawler, self.flow, seen_max=settings.seen_max)
         self.heartbeat = Heartbeat(self)
@@ -78,7 +79,7 @@ class ClaimLoop:
             settings.on_failed_page == "hold",
             settings.backoff_base,
             settings.backoff_max,
-            self.spider.stop_on_empty,
+            max(1, self.spider.stop_on_empty),
         )
         self.task: Task | None = None
         self._room_wanted = self._room_made = False
@@ -192,6 +193,8 @@ class ClaimLoop:
         if self.flow.shards.get(shard.id) is not shard:
             return None
         request.meta.setdefault("is_start_request", True)
+        if page.attempt > 1:
+            request.meta["dont_cache"] = True  # an HTTP cache would give the same answer again
         opened, request = self.ledger.open(page, request)
         self.flow.opened(shard, number, opened)
         return request

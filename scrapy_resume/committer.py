@@ -25,7 +25,7 @@ from twisted.python.failure import Failure
 from scrapy_resume import clock, faults
 from scrapy_resume.exceptions import StoreUnavailable
 from scrapy_resume.page import Trouble
-from scrapy_resume.store.checkpoints import CommitResult, PageRecord, Record
+from scrapy_resume.store.checkpoints import CommitResult, PageFailure, PageRecord, Record
 from scrapy_resume.threads import StoreThread
 from scrapy_resume.watermark import Position
 
@@ -80,13 +80,18 @@ class Committer:
         self._queue: deque[tuple[Record, Deferred[Outcome]]] = deque()
         self._pages = self._items = 0
         self._running = self._eager = False
+        self._broken_by: BaseException | None = None
         self._timer: Any = None
         self._down_since: float | None = None
+        self._deadline: float | None = None
         self._idle: list[Deferred[None]] = []
 
     def submit(self, record: Record) -> Deferred[Outcome]:
         """Queue *record*; the Deferred fires once it is durable, or known not to be."""
         deferred: Deferred[Outcome] = Deferred()
+        if self._broken_by is not None and isinstance(record, (PageRecord, PageFailure)):
+            deferred.callback(Outcome("unstored"))
+            return deferred
         self._queue.append((record, deferred))
         if isinstance(record, PageRecord):
             self._pages += 1
@@ -105,9 +110,14 @@ class Committer:
         elif self._timer is None:
             self._timer = call_later(limits.delay, self._go)
 
-    def hurry(self) -> None:
-        """From now on store without waiting for company: the crawl is stopping."""
+    def hurry(self, within: float | None = None) -> None:
+        """From now on store without waiting for company: the crawl is stopping.
+
+        An unreachable database is waited for *within* seconds more at most.
+        """
         self._eager = True
+        if within is not None and self._deadline is None:
+            self._deadline = clock.monotonic() + within
         self.consider()
 
     async def drained(self) -> None:
@@ -156,6 +166,7 @@ class Committer:
         if result.retries:
             self._inc("commit/retries", result.retries)
         self._inc("items/written", result.written)
+        self._inc("items/quarantined", len(result.rejected))
         self.positions.update(result.positions)
         held = {(shard_id, page): trouble for shard_id, page, trouble in result.held}
         self._running = False
@@ -174,7 +185,8 @@ class Committer:
                 "The database cannot be reached (%s); %d records wait and downloads pause",
                 failure.value, len(group) + len(self._queue), extra={"action": "store_down"},
             )  # fmt: skip
-        if now - self._down_since > self._patience:
+        late = self._deadline is not None and now > self._deadline
+        if late or now - self._down_since > self._patience:
             failure.raiseException()
         self._inc("commit/retries")
         call_later(_RETRY_AFTER, self._store, group)
@@ -184,7 +196,9 @@ class Committer:
         lost = [*group, *self._queue]
         self._queue.clear()
         self._pages = self._items = 0
-        self._on_failure(failure.value or StoreUnavailable("unknown"))
+        if self._broken_by is None:
+            self._broken_by = failure.value or StoreUnavailable("unknown")
+            self._on_failure(self._broken_by)
         for _, deferred in lost:
             if not deferred.called:
                 deferred.callback(Outcome("unstored"))

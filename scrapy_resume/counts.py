@@ -24,7 +24,7 @@ from scrapy_resume import faults
 from scrapy_resume.cancellation import is_stray
 from scrapy_resume.duplicates import Duplicates
 from scrapy_resume.exceptions import InjectedFault
-from scrapy_resume.openpage import CURRENT, NEXT, OpenPage, PageListener
+from scrapy_resume.openpage import CURRENT, NEXT, NOWHERE, OpenPage, PageListener, Place
 from scrapy_resume.page import ErrorKind, Page, Shard, Where
 from scrapy_resume.troubles import trouble_from
 from scrapy_resume.visits import Visit
@@ -57,6 +57,7 @@ class Counts:
         self._results: dict[int, Visit] = {}
         self._continued: dict[Request, Visit] = {}
         self._tags: WeakKeyDictionary[Request, OpenPage | None] = WeakKeyDictionary()
+        self._crawling = False
         self._reached: Request | None = None
 
     def open(
@@ -120,6 +121,8 @@ class Counts:
                 return inner(request)
             if page.closed:
                 return False
+            if not self._crawling:
+                self._bypassed(page, "a request reached the scheduler unseen")
             if NEXT in request.meta:
                 return self._take_next(page, request)
             return self._store(page, request, inner, is_list, replaced)
@@ -177,11 +180,24 @@ class Counts:
 
     def _current(self, request: Request) -> OpenPage | None:
         place = CURRENT.get()
-        if place is None:
+        if place is None or place is NOWHERE:
             return None
         if place.home.page is None:
             self._late(request)
         return place.home.page
+
+    @staticmethod
+    def _bypassed(page: OpenPage | None, what: str) -> None:
+        if page is not None and not page.failed:
+            page.blame(f"hook bypassed: {what}")
+
+    def _place_of(self, request: Request) -> Place | None:
+        """Where *request* comes from, when the context does not tell."""
+        if request in self._tags:
+            page = self._tags[request]
+            return None if page is None else page.place
+        visit = self._continued.get(request)
+        return CURRENT.get() if visit is None else visit.place
 
     def _late(self, request: Request) -> None:
         self.late_requests += 1

@@ -38,6 +38,7 @@ from scrapy_resume.counts import Counts
 from scrapy_resume.exceptions import UnsupportedScrapy
 from scrapy_resume.openpage import (
     CURRENT,
+    NOWHERE,
     EndOfShard,
     NextPage,
     OpenPage,
@@ -128,11 +129,10 @@ class Ledger(Counts):
 
     def _crawl(self, crawl: Callable[[Request], None], request: Request) -> None:
         """Around ``engine.crawl``: what was ignored on its way, and what was replaced."""
-        self._reached = None
-        before = CURRENT.get()
-        if self.needs_tags and request in self._tags:
-            page = self._tags[request]
-            CURRENT.set(None if page is None else page.place)
+        before = CURRENT.get(), self._crawling
+        self._reached, self._crawling = None, True
+        if self.needs_tags:
+            CURRENT.set(self._place_of(request))
         try:
             crawl(request)
         except BaseException as exc:
@@ -141,11 +141,12 @@ class Ledger(Counts):
                 raise
             page.add_trouble(trouble_from(Where.PAGE, exc, url=request.url))
         finally:
-            CURRENT.set(before)
             if self._reached is not request:
                 self._ignored(request)
             if self._continued and (visit := self._continued.pop(request, None)) is not None:
                 self._finish(visit)
+            CURRENT.set(before[0])
+            self._crawling = before[1]
 
     def _fetch(
         self, fetch: Callable[..., Deferred[Any]], request: Request, *args: Any
@@ -154,6 +155,7 @@ class Ledger(Counts):
         visit = self._visits.get(request)
         if visit is None:
             return fetch(request, *args)
+        visit.fetched = True
         CURRENT.set(visit.place)
         try:
             return fetch(request, *args).addCallback(self._fetched, visit)
@@ -235,7 +237,7 @@ class Ledger(Counts):
         visit = self._results.get(id(response))
         page = current_page() if visit is None else visit.page
         if page is None:
-            CURRENT.set(None)
+            CURRENT.set(NOWHERE)
             return await start_item(item, response=response)
         page.items_in += 1
         url = page.response_url if visit is None else visit.request.url
@@ -255,10 +257,13 @@ class Ledger(Counts):
     ) -> Any:
         """Around ``itemproc.process_item_async``: what the pipelines made of an item."""
         place = CURRENT.get()
-        page = None if place is None or not place.item_no else place.home.page
+        if place is None or not place.item_no:
+            for page in [place.home.page] if place is not None else list(self._open.values()):
+                self._bypassed(page, "an item reached the pipelines unseen")
+            return await process_item(item)
+        page = place.home.page
         if page is None:
             return await process_item(item)
-        url = None if place is None else place.url
         try:
             output = await process_item(item)
         except DropItem:
@@ -266,14 +271,14 @@ class Ledger(Counts):
             raise
         except Exception as exc:
             page.items_failed += 1
-            page.add_trouble(trouble_from(Where.ITEM, exc, url=url))
+            page.add_trouble(trouble_from(Where.ITEM, exc, url=place.url))
             raise
         except BaseException as exc:
             page.items_failed += 1
             if not self._stops(exc):
                 raise
             failed = Interrupted(f"{type(exc).__name__} came out of a pipeline")
-            page.add_trouble(trouble_from(Where.PAGE, failed, url=url))
+            page.add_trouble(trouble_from(Where.PAGE, failed, url=place.url))
             raise failed from exc
         page.items_scraped += 1
         return output

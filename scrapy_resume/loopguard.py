@@ -2,8 +2,8 @@
 
 It keeps the rows the site says it has, and the digests of the first, the previous and
 the latest power-of-two page (Brent's way of finding a cycle: any loop meets the
-power-of-two page after at most about three times its length). They travel with the checkpoint, so that the guard
-holds across restarts. Pure.
+power-of-two page after at most about three times its length). They travel with the
+checkpoint, so that the guard holds across restarts. Pure.
 """
 
 from __future__ import annotations

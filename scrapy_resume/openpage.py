@@ -39,8 +39,8 @@ class Home:
 
     __slots__ = ("page",)
 
-    def __init__(self, page: OpenPage) -> None:
-        self.page: OpenPage | None = page
+    def __init__(self, page: OpenPage | None) -> None:
+        self.page = page
 
 
 class Place:
@@ -56,6 +56,8 @@ class Place:
 
 NEXT = "resume_next"  # in a request's meta: it asks for the next page, and is not to be crawled
 
+NOWHERE = Place(Home(None), item_no=-1)  # for items of no page
+
 CURRENT: ContextVar[Place | None] = ContextVar("scrapy_resume_place", default=None)
 
 
@@ -68,7 +70,7 @@ def current_page() -> OpenPage | None:
 def current_item_no() -> int:
     """The number, from 1, of the item in its page that a pipeline works on; else 0."""
     place = CURRENT.get()
-    return 0 if place is None else place.item_no
+    return 0 if place is None else max(0, place.item_no)
 
 
 @dataclass(slots=True, eq=False)

@@ -78,6 +78,7 @@ class PageFlow:
         hold_records: bool,
         wake: Callable[[], None],
         stopped: Callable[[], None],
+        grace: float,
         inc_stat: Callable[..., None],
     ) -> None:
         self.shards: dict[int, HeldShard] = {}
@@ -87,7 +88,7 @@ class PageFlow:
         self.ledger: Ledger
         self._spider, self._committer = spider, committer
         self._hold_records, self._wake, self._inc = hold_records, wake, inc_stat
-        self._on_stop = stopped
+        self._on_stop, self._grace = stopped, grace
         self._end_statuses = frozenset(int(status) for status in spider.end_statuses)
 
     # What the claim loop calls
@@ -138,7 +139,7 @@ class PageFlow:
         for shard in self.shards.values():
             for number in set(shard.waiting) - shard.committing:
                 shard.waiting.pop(number).callback(None)
-        self._committer.hurry()
+        self._committer.hurry(self._grace)
 
     async def release_all(self) -> None:
         """Give every held shard back, once what was submitted is stored."""
@@ -321,11 +322,13 @@ class PageFlow:
         if outcome.status == "fenced":
             self.lose([shard.id] if self.shards.get(shard.id) is shard else ())
         elif isinstance(record, (Finish, Release)):
-            self._ended(shard, record)
+            self._ended(shard, record, outcome.status == "committed")
         elif outcome.status == "refused" and outcome.trouble is not None:
             self._act(shard, shard.walk.refused(record.page, outcome.trouble))
         elif outcome.status == "committed":
             self._page_stored(outcome, shard, record)
+        else:
+            self._forget(shard, record.page)
         self._wake()
 
     def _page_stored(self, outcome: Outcome, shard: HeldShard, record: Any) -> None:
@@ -353,9 +356,9 @@ class PageFlow:
             shard.ending = True
             self._submit(shard, shard.walk.result())
 
-    def _ended(self, shard: HeldShard, record: Finish | Release) -> None:
+    def _ended(self, shard: HeldShard, record: Finish | Release, stored: bool) -> None:
         self.shards.pop(shard.id, None)
-        if isinstance(record, Finish):
+        if stored and isinstance(record, Finish):
             self._inc("shards/finished")
             level = logging.DEBUG if record.status == "done" else logging.ERROR
             logger.log(

@@ -132,6 +132,10 @@ class Walk(ABC):
     def _complete(self, end: PageEnd) -> list[Action]:
         """A page is complete or missing."""
 
+    def _slots_taken(self) -> int:
+        """How many pages count against ``RESUME_PAGES_IN_FLIGHT``."""
+        return len(self.in_flight)
+
     def cursor_of(self, number: int) -> str | None:
         """The JSON text that asks for page *number*; None: its number does."""
         return None
@@ -144,7 +148,7 @@ class Walk(ABC):
         if self.failure is not None:
             return None
         number = self.ready.pop(0) if self.ready else None
-        if number is None and len(self.in_flight) < self.policy.in_flight:
+        if number is None and self._slots_taken() < self.policy.in_flight:
             number = self._fresh()
         if number is not None:
             self.in_flight.add(number)

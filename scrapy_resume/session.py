@@ -140,6 +140,9 @@ class Session:
             self.refuse(error, "resume_nothing_to_do")
         except ResumeError as error:
             self.refuse(error)
+        except Exception as error:  # of plan(), start() or warm_up(): Scrapy shows the traceback
+            self.crawler.stats.set_value("resume/error", f"{type(error).__name__}: {error}")
+            raise
 
     async def plain(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """What ``start()`` yields in a plain crawl, once the item tables were looked at."""

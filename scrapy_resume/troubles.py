@@ -45,11 +45,17 @@ def trouble_from(
         where,
         _kind(exc, downloading),
         type(exc).__name__,
-        safe_text(str(exc) or type(exc).__name__),
+        safe_text(_words(exc, response)),
         url=None if url is None else safe_url(url),
         status=None if response is None else response.status,
         retry_after=None if response is None else retry_after(response),
     )
+
+
+def _words(exc: BaseException, response: Response | None) -> str:
+    if response is not None:
+        return f"HTTP {response.status}"
+    return str(exc) or type(exc).__name__
 
 
 def _kind(exc: BaseException, downloading: bool) -> ErrorKind:

@@ -36,8 +36,8 @@ class Visit:
     """
 
     __slots__ = (
-        "asked_again", "called", "cause", "error", "exhausted", "is_list", "page", "request",
-        "result",
+        "asked_again", "called", "cause", "error", "exhausted", "fetched", "is_list", "page",
+        "request", "result",
     )  # fmt: skip
 
     def __init__(self, page: OpenPage | None, request: Request, is_list: bool) -> None:
@@ -45,6 +45,7 @@ class Visit:
         self.request = request
         self.is_list = is_list
         self.result: Response | Failure | None = None
+        self.fetched = False
         self.called = False
         self.exhausted = False
         self.asked_again = False
@@ -88,6 +89,8 @@ class Visit:
         """Record what shows, now that the engine is done, that something was not seen."""
         if isinstance(result, Failure):
             self.fail(result.value)
+        if not self.fetched:
+            self._blame(Where.PAGE, "hook bypassed: the request was not seen to be fetched")
         if self.error is not None or self.page is None or self.exhausted:
             return
         if self.called:

@@ -83,6 +83,10 @@ class OpenEndedWalk(Walk):
             number += 1
         return number if number <= self._top + self.policy.stop_on_empty else None
 
+    def _slots_taken(self) -> int:
+        # Empty pages wait for later ones to be judged and must not keep them from being read.
+        return len(self.in_flight) - len(self._trailing)
+
     def next_page(self) -> int | None:
         number = Walk.next_page(self)
         self._opened = max(self._opened, number or 0)

@@ -149,6 +149,23 @@ class Position:
             quarantined_count=self.quarantined_count + quarantined,
         )
 
+    def ending_at(self, page: int) -> Position:
+        """The position of a list that turned out to end with *page*: later pages are none."""
+        past = [number for number in self.ahead if number > page]
+        ahead = self.ahead
+        for number in past:
+            ahead = ahead.remove(number)
+        beyond = max(0, self.cur_page - page)
+        return replace(
+            self,
+            cur_page=self.cur_page - beyond,
+            ahead=ahead,
+            failed=PageRanges.of(
+                (low, min(high, page)) for low, high in self.failed.ranges if low <= page
+            ),
+            page_count=self.page_count - len(past) - beyond,
+        )
+
     def with_failed(self, page: int) -> Position:
         """The position with *page* on record as held; itself if it is committed."""
         return self if self.has(page) else replace(self, failed=self.failed.add(page))

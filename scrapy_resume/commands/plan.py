@@ -26,20 +26,21 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import Settings
 
+_PLANNED = "resume_planned"  # the finish reason
+
 
 def run(settings: Settings, opts: argparse.Namespace) -> int:
     """Plan, then show the run's shards as they are stored."""
     if settings.getpriority("LOG_LEVEL") == 0:
         settings.set("LOG_LEVEL", "WARNING", priority="command")
     crawler = crawl(settings, opts, prepare=_without_pages, watch=_refuse_plain)
-    if stat(crawler, "resume/error"):
-        return fail(stat(crawler, "resume/error"))
+    ended = stat(crawler, "finish_reason")
+    if ended != _PLANNED:
+        return fail(stat(crawler, "resume/error") or f"{opts.spider} was not planned: {ended}")
     session = Session.of(crawler, "plan")
-    task = session.loop.task if session.loop else None
-    if task is None or task.planned_at is None:
-        return fail(f"{opts.spider} was not planned: {stat(crawler, 'finish_reason')}")
+    assert session.loop is not None and session.loop.task is not None
     with looked_at(session.settings) as db:
-        found = status.find(db, task.id)
+        found = status.find(db, session.loop.task.id)
     if opts.json:
         print_json(found)
     else:
@@ -54,7 +55,7 @@ def _without_pages(spidercls: type[Spider]) -> type[Spider]:
         )
 
     async def warm_up(self: Any) -> None:
-        raise CloseSpider("resume_planned")
+        raise CloseSpider(_PLANNED)
 
     body = {"warm_up": warm_up, "__module__": spidercls.__module__}
     return type(spidercls.__name__, (spidercls,), body)

@@ -80,8 +80,8 @@ def store_rows(db: Database, rows: Sequence[Row], *, writer: ItemWriter) -> int:
     def work(conn: Connection) -> int:
         now = db.now(conn)
         written, rejections = writer.write(conn, rows, now=now)
-        refused = [refused(one, rows[one.index], None, None) for one in rejections]
-        quarantine.record(conn, db, refused, at=now)
+        aside = [refused(one, rows[one.index], None, None) for one in rejections]
+        quarantine.record(conn, db, aside, at=now)
         return written
 
     return db.run(work)

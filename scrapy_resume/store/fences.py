@@ -55,6 +55,8 @@ def fold(position: Position, records: Sequence[Record], left_out: Collection[int
             if record.page not in left_out and not position.has(record.page):
                 pages.append(record)
                 position = _with_page(position, record)
+                if record.ends:
+                    position = position.ending_at(record.page)
         elif isinstance(record, PageFailure):
             position, failure = position.with_failed(record.page), record
         elif not (left_out and isinstance(record, Finish) and record.status == "done"):

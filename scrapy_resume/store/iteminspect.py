@@ -7,16 +7,14 @@ engine that can undo, items and checkpoint disagree after a crash.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import inspect as inspect_database
-from sqlalchemy import text
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import NoSuchTableError
 
 from scrapy_resume.exceptions import ConfigurationError
+from scrapy_resume.store import catalog
+from scrapy_resume.store.catalog import ColumnFacts
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.itemtable import ItemTable
 
@@ -51,102 +49,54 @@ def require(db: Database, tables: Iterable[ItemTable]) -> list[Finding]:
 
 
 def _look(conn: Connection, db: Database, table: ItemTable) -> Iterator[Finding]:
-    inspector = inspect_database(conn)
-    try:
-        columns = {column["name"]: column for column in inspector.get_columns(table.name)}
-    except NoSuchTableError:
+    columns = catalog.columns(conn, db, table.name)
+    if not columns:
         yield Finding(table.name, None, "it does not exist; create it first", True)
         return
-    wanted = [*table.key, *_listed(table), *([table.newer_by] if table.newer_by else [])]
-    missing = [name for name in wanted if name not in columns]
-    yield from (Finding(table.name, name, "there is no such column", True) for name in missing)
     if not table.key:
         yield Finding(table.name, None, "its ItemTable names no key", True)
+    missing = [name for name in _named(table) if name not in columns]
+    yield from (Finding(table.name, name, "there is no such column", True) for name in missing)
     if missing or not table.key:
         return
-    primary = inspector.get_pk_constraint(table.name)["constrained_columns"]
     for name in table.key:
-        counted = primary == [name] and str(columns[name]["type"]).upper() == "INTEGER"
-        if columns[name]["nullable"] and not counted:
+        if columns[name].nullable:
             yield Finding(table.name, name, "a key column must be NOT NULL", True)
+    yield from _look_indexes(table, columns, catalog.unique_indexes(conn, db, table.name))
     if db.dialect == "mysql":
-        yield from _look_mysql(conn, table)
-    yield from _look_indexes(table, primary, columns, _unique(inspector, conn, db, table.name))
+        engine = catalog.engine_of(conn, table.name)
+        if engine != "InnoDB":
+            what = f"its engine is {engine}; only InnoDB can undo a transaction"
+            yield Finding(table.name, None, what, True)
+        yield from _look_texts(table, columns)
 
 
-def _listed(table: ItemTable) -> Sequence[str]:
-    return () if table.update is None or table.update == "all" else table.update
-
-
-def _unique(inspector: Any, conn: Connection, db: Database, name: str) -> list[list[str]]:
-    """The columns of every unique index besides the primary key; a prefix reads ``url(50)``."""
-    if db.dialect == "sqlite":
-        both = [*inspector.get_unique_constraints(name), *inspector.get_indexes(name)]
-        found = [one["column_names"] for one in both if one.get("unique", True)]
-        return [list(columns) for columns in {tuple(columns) for columns in found}]
-    rows = conn.execute(
-        text(
-            "SELECT index_name, column_name, sub_part FROM information_schema.statistics"
-            " WHERE table_schema = DATABASE() AND table_name = :name AND non_unique = 0"
-            " AND index_name <> 'PRIMARY' ORDER BY index_name, seq_in_index"
-        ),
-        {"name": name},
-    )
-    indexes: dict[str, list[str]] = {}
-    for index, column, prefix in rows:
-        part = f"{column}({prefix})" if prefix else str(column)
-        indexes.setdefault(index, []).append(part)
-    return list(indexes.values())
+def _named(table: ItemTable) -> list[str]:
+    update = table.update
+    listed: Sequence[str] = () if update is None or isinstance(update, str) else update
+    return [*table.key, *listed, *([table.newer_by] if table.newer_by else [])]
 
 
 def _look_indexes(
-    table: ItemTable, primary: list[str], columns: dict[str, Any], unique: list[list[str]]
+    table: ItemTable, columns: Mapping[str, ColumnFacts], indexes: list[tuple[str, ...]]
 ) -> Iterator[Finding]:
     key = set(table.key)
-    every = [*([primary] if primary else []), *unique]
-    if not any(set(index) == key for index in every):
+    if not any(set(index) == key for index in indexes):
         names = ", ".join(table.key)
         yield Finding(table.name, None, f"no unique index is made of just ({names})", True)
-    for index in every:
-        counted = index is every[0] and primary and _counts_itself(primary, columns)
+    for index in indexes:
+        counted = len(index) == 1 and index[0] in columns and columns[index[0]].counted
         if set(index) != key and not counted:
             names = ", ".join(index)
-            why = (
-                f"its unique index ({names}) may match an unrelated row; only the key may be unique"
-            )
-            yield Finding(table.name, None, why, True)
+            what = f"its unique index ({names}) may match an unrelated row; only the key may be one"
+            yield Finding(table.name, None, what, True)
 
 
-def _counts_itself(primary: list[str], columns: dict[str, Any]) -> bool:
-    column = columns[primary[0]]
-    return len(primary) == 1 and bool(
-        column.get("autoincrement") is True or "INT" in str(column["type"]).upper()
-    )
-
-
-def _look_mysql(conn: Connection, table: ItemTable) -> Iterator[Finding]:
-    name = {"name": table.name}
-    engine = conn.execute(
-        text(
-            "SELECT engine FROM information_schema.tables"
-            " WHERE table_schema = DATABASE() AND table_name = :name"
-        ),
-        name,
-    ).scalar()
-    if engine != "InnoDB":
-        what = f"its engine is {engine}; only InnoDB can undo a transaction"
-        yield Finding(table.name, None, what, True)
-    rows = conn.execute(
-        text(
-            "SELECT column_name, character_set_name, collation_name FROM information_schema.columns"
-            " WHERE table_schema = DATABASE() AND table_name = :name"
-            " AND character_set_name IS NOT NULL"
-        ),
-        name,
-    )
-    for column, charset, collation in rows:
-        if charset not in ("utf8mb4", "binary"):
-            yield Finding(table.name, column, f"{charset} cannot hold every character", False)
-        if column in table.key and "bin" not in collation:
-            what = f"the collation {collation} takes different keys for one"
-            yield Finding(table.name, column, what, False)
+def _look_texts(table: ItemTable, columns: Mapping[str, ColumnFacts]) -> Iterator[Finding]:
+    for name, column in columns.items():
+        if column.charset not in (None, "utf8mb4", "binary"):
+            what = f"{column.charset} cannot hold every character"
+            yield Finding(table.name, name, what, False)
+        if name in table.key and column.collation and "bin" not in column.collation:
+            what = f"the collation {column.collation} takes different keys for one"
+            yield Finding(table.name, name, what, False)

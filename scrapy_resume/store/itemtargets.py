@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import Column, MetaData, Table
-from sqlalchemy import inspect as inspect_database
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import NoSuchTableError
 from sqlalchemy.sql.dml import Insert
 from sqlalchemy.types import NullType
 
 from scrapy_resume.exceptions import ConfigurationError
+from scrapy_resume.store import catalog
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.itemtable import ItemTable, Values
 from scrapy_resume.store.upserts import Rule, upsert
@@ -78,12 +77,11 @@ def default_target(db: Database) -> Target:
 
 def reflect(conn: Connection, db: Database, declared: ItemTable) -> Target:
     """Look a user's table up. Raises ConfigurationError if it is not as *declared*."""
-    try:
-        names = [column["name"] for column in inspect_database(conn).get_columns(declared.name)]
-    except NoSuchTableError:
+    names = catalog.columns(conn, db, declared.name)
+    if not names:
         raise ConfigurationError(
             f"the item table {declared.name} does not exist at {db.redacted_url}; create it first"
-        ) from None
+        )
     # Values go to the driver as they are: reflected types would convert them.
     columns = [Column(name, NullType()) for name in names]
     return Target(db, Table(declared.name, MetaData(), *columns), declared)

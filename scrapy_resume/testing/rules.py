@@ -104,7 +104,9 @@ class _Shard:
         if row["due"] not in (0, 1) or (row["due"] and status != "pending"):
             yield self.bad("I5", f"is {status!r} and due is {row['due']}")
         waits = status == "pending" and not row["due"]
-        if waits != (row["next_run_at"] is not None):
+        # What waits has a time, or waits for the spider's code to be mended.
+        lost = waits and row["next_run_at"] is None and row["error_kind"] != "code"
+        if lost or (row["next_run_at"] is not None and not waits):
             yield self.bad("I3", f"is {status!r}, due {row['due']}, next at {row['next_run_at']}")
         if row["attempt_count"] > row["max_attempts"]:
             yield self.bad("I3", f"had {row['attempt_count']} of {row['max_attempts']} attempts")

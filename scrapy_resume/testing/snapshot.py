@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any, TypeAlias
 
 from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.store.engine import Database
+from scrapy_resume.store.errors import error_number
 
 Served: TypeAlias = (
     Mapping[int, Iterable[str]]
@@ -17,6 +19,9 @@ Served: TypeAlias = (
 )
 """What a site serves: the item keys of each list page. Pages by number, if the numbers
 mean the same in every shard; else a mapping of pages for each shard key."""
+
+_BEING_MADE = frozenset({1412, 1684})  # what MySQL says of a table that was just created
+_PATIENCE = 100
 
 Row: TypeAlias = Mapping[str, Any]
 Pages: TypeAlias = Mapping[int, tuple[str, ...]]
@@ -58,21 +63,32 @@ def read_snapshot(db: Database, table: str | None = None, key: str = "key") -> S
     *table* and its column *key* name a user's item table. Raises ConfigurationError if
     there is no such column.
     """
+    for attempt in range(_PATIENCE):
+        try:
+            return _read(db, table, key)
+        except Exception as error:
+            if error_number(error) not in _BEING_MADE or attempt == _PATIENCE - 1:
+                raise
+            time.sleep(0.05)
+    raise AssertionError("unreachable")
+
+
+def _read(db: Database, table: str | None, key: str) -> Snapshot:
     # READ COMMITTED, which the package works at, gives each statement a moment of its own.
     level = {} if db.dialect == "sqlite" else {"isolation_level": "REPEATABLE READ"}
     engine = db.engine.execution_options(resume_begin="BEGIN", **level)
     tables = db.tables
     with engine.connect() as conn, conn.begin():
+        known = set(conn.dialect.get_table_names(conn))
 
         def rows(one: Any) -> list[dict[str, Any]]:
-            if not conn.dialect.has_table(conn, one.name):
+            if one.name not in known:
                 return []
             return [dict(row) for row in conn.execute(one.select()).mappings()]
 
-        shards = rows(tables.task_shard)  # the first read fixes the moment
         return Snapshot(
             tasks={row["id"]: row for row in rows(tables.task)},
-            shards={row["id"]: row for row in shards},
+            shards={row["id"]: row for row in rows(tables.task_shard)},
             quarantine=tuple(rows(tables.quarantine)),
             operations=tuple(rows(tables.operation)),
             items={(row["source"], row["item_key"]): row for row in rows(tables.item)},
@@ -82,7 +98,7 @@ def read_snapshot(db: Database, table: str | None = None, key: str = "key") -> S
 
 def _keys(db: Database, conn: Any, table: str, key: str) -> frozenset[str]:
     metadata = type(db.tables.metadata)()
-    if conn.dialect.has_table(conn, table):
+    if table in conn.dialect.get_table_names(conn):
         metadata.reflect(conn, only=[table])
     if table not in metadata.tables or key not in metadata.tables[table].c:
         raise ConfigurationError(f"there is no table {table!r} with a column {key!r}")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from example_project.site import Site
 
-from tests.acceptance.harness import Bench
+from tests.acceptance.forkserver import ForkServer
+from tests.acceptance.harness import ROOT, Bench
+from tests.services import MariaDB
 
 Reference = Callable[..., dict[str, str]]
 
@@ -23,20 +26,43 @@ def site() -> Iterator[Site]:
         yield site
 
 
+@pytest.fixture(scope="session")
+def forks() -> Iterator[ForkServer | None]:
+    """Starts most crawls; none while coverage is measured, which follows real starts only."""
+    if any(name.startswith("COVERAGE_PROCESS") for name in os.environ):
+        yield None
+        return
+    server = ForkServer(ROOT)
+    yield server
+    server.close()
+
+
 @pytest.fixture
-def bench(tmp_path: Path, database_url: str, site: Site) -> Iterator[Bench]:
+def bench(
+    tmp_path: Path, database_url: str, site: Site, forks: ForkServer | None
+) -> Iterator[Bench]:
     """A project on each database in turn."""
-    yield from _bench(tmp_path, database_url, site)
+    yield from _bench(tmp_path, database_url, site, forks)
 
 
 @pytest.fixture
-def sqlite_bench(tmp_path: Path, sqlite_url: str, site: Site) -> Iterator[Bench]:
+def sqlite_bench(
+    tmp_path: Path, sqlite_url: str, site: Site, forks: ForkServer | None
+) -> Iterator[Bench]:
     """A project on SQLite, for what the database has no part in."""
-    yield from _bench(tmp_path, sqlite_url, site)
+    yield from _bench(tmp_path, sqlite_url, site, forks)
 
 
-def _bench(directory: Path, url: str, site: Site) -> Iterator[Bench]:
-    bench = Bench(directory / "project", url, site, f"t{next(_numbers)}_")
+@pytest.fixture
+def mariadb_bench(
+    tmp_path: Path, mariadb: MariaDB, mariadb_name: str, site: Site, forks: ForkServer | None
+) -> Iterator[Bench]:
+    """A project on MariaDB, for what only a server does."""
+    yield from _bench(tmp_path, mariadb.url(mariadb_name), site, forks)
+
+
+def _bench(directory: Path, url: str, site: Site, forks: ForkServer | None) -> Iterator[Bench]:
+    bench = Bench(directory / "project", url, site, f"t{next(_numbers)}_", forks)
     try:
         yield bench
     finally:
@@ -46,7 +72,7 @@ def _bench(directory: Path, url: str, site: Site) -> Iterator[Bench]:
 
 
 @pytest.fixture(scope="session")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
+def reference(tmp_path_factory: pytest.TempPathFactory, forks: ForkServer | None) -> Reference:
     """The item table after one undisturbed run of a spider over such a site (REF)."""
     known: dict[object, dict[str, str]] = {}
 
@@ -55,7 +81,8 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Reference:
         if key not in known:
             home = tmp_path_factory.mktemp("reference")
             with Site(pages=pages, rows=rows) as site:
-                bench = Bench(home / "project", f"sqlite:///{home / 'resume.db'}", site, "ref_")
+                url = f"sqlite:///{home / 'resume.db'}"
+                bench = Bench(home / "project", url, site, "ref_", forks)
                 bench.write(spiders)
                 crawl = bench.crawl("rows", *args)
                 assert bench.tasks and bench.task["verdict"] == "complete", crawl.tail

@@ -25,6 +25,7 @@ from example_project.site import Site
 
 from scrapy_resume.testing import check, stored_items
 from scrapy_resume.testing.snapshot import Snapshot, opened, read_snapshot
+from tests.acceptance.forkserver import Forked, ForkServer
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 60.0  # seconds until a crawl that should have ended counts as hung
@@ -38,6 +39,7 @@ DOWNLOAD_DELAY = 0
 CONCURRENT_REQUESTS_PER_DOMAIN = 16
 ROBOTSTXT_OBEY = False
 TELNETCONSOLE_ENABLED = False
+REMOTE_CONTROL_ENABLED = False
 RETRY_TIMES = 1
 RESUME_PAGE_RETRIES = 1
 RESUME_PAGE_RETRY_DELAY = 0.01
@@ -124,12 +126,8 @@ DETAILS = "class Rows(Details):\n    name = 'rows'\n"
 class Crawl:
     """One ``scrapy`` process. What it prints and logs is in :attr:`log`."""
 
-    def __init__(self, command: list[str], cwd: Path, env: Mapping[str, str], log: Path) -> None:
-        self.path = log
-        with log.open("wb") as out:
-            self.process = subprocess.Popen(
-                command, cwd=cwd, env=env, stdout=out, stderr=subprocess.STDOUT
-            )
+    def __init__(self, process: Forked | subprocess.Popen[bytes], log: Path) -> None:
+        self.process, self.path = process, log
 
     @property
     def log(self) -> str:
@@ -190,9 +188,16 @@ class Crawl:
 class Bench:
     """A project, its database, and the site it crawls."""
 
-    def __init__(self, directory: Path, database_url: str, site: Site, prefix: str) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        database_url: str,
+        site: Site,
+        prefix: str,
+        forks: ForkServer | None = None,
+    ) -> None:
         self.directory, self.database_url, self.site = directory, database_url, site
-        self.prefix = prefix
+        self.prefix, self.forks = prefix, forks
         self.crawls: list[Crawl] = []
         self.settings: dict[str, Any] = {}
         self.env: dict[str, str] = {}
@@ -238,15 +243,28 @@ class Bench:
         return self.run_scrapy(verb, *([spider] if spider else []), *options)
 
     def run_scrapy(self, *words: str) -> Crawl:
-        """Start ``scrapy`` with *words* in the project."""
-        return self.run([sys.executable, "-m", "scrapy", *words])
+        """Start ``scrapy`` with *words* in the project, forked if there is a fork server."""
+        if self.forks is None:
+            return self.run([sys.executable, "-m", "scrapy", *words])
+        process = self.forks.start(list(words), self.directory, self.environment, self._log)
+        return self._started(process)
 
     def run(self, command: list[str]) -> Crawl:
         """Start any command in the project, with the database in its environment."""
-        log = self.directory / f"crawl-{len(self.crawls) + 1}.log"
-        crawl = Crawl(command, self.directory, self.environment, log)
+        with self._log.open("wb") as out:
+            process = subprocess.Popen(
+                command, cwd=self.directory, env=self.environment, stdout=out, stderr=out
+            )
+        return self._started(process)
+
+    def _started(self, process: Forked | subprocess.Popen[bytes]) -> Crawl:
+        crawl = Crawl(process, self._log)
         self.crawls.append(crawl)
         return crawl
+
+    @property
+    def _log(self) -> Path:
+        return self.directory / f"crawl-{len(self.crawls) + 1}.log"
 
     def crawl(self, spider: str = "rows", *args: str, **given: Any) -> Crawl:
         """Crawl to the end of the process."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.acceptance.conftest import Reference
@@ -177,10 +175,12 @@ def test_pag_6_post_pages_that_share_one_url(
     bench.settings = {**ONE_BY_ONE, "RESUME_SHARDS": 1}
     bench.crawl_killed("commit.after:6")
     bench.assert_sound()
-    assert bench.site.pages("/search") == [1, 2, 3, 4, 5, 6]
+    done = bench.committed()
+    assert {1, 2, 3, 4, 5} <= done != set(range(1, 13))
+    assert bench.site.pages("/search") == sorted(done)
     bench.crawl()
     bench.assert_complete(reference(POST[form]))
-    assert bench.site.pages("/search") == list(range(1, 13))
+    assert sorted(bench.site.pages("/search")) == list(range(1, 13))
 
 
 SOLD_OUT: dict[str, str] = {
@@ -241,7 +241,7 @@ def test_a_chain_that_leads_back_fails_and_ends(bench: Bench) -> None:
     bench.site.behave(page=6, next_page=3)
     bench.write(CHAIN)
     crawl = bench.crawl()
-    bench.assert_sound()
+    bench.assert_sound({page: bench.served[page] for page in range(1, 7)})
     assert (bench.shard["status"], bench.task["verdict"]) == ("failed", "incomplete")
     assert "loop" in bench.shard["reason"]
     assert crawl.finish_reason == "resume_incomplete"
@@ -267,12 +267,6 @@ def test_a_chain_that_names_itself_fails(sqlite_bench: Bench) -> None:
     bench.crawl()
     assert (bench.shard["status"], bench.shard["cur_page"]) == ("failed", 4)
     assert bench.task["verdict"] == "incomplete"
-
-
-REFUSED_NEXT: dict[str, dict[str, Any]] = {
-    "depth": {"DEPTH_LIMIT": 1},
-    "offsite": {},
-}
 
 
 def test_a_next_page_refused_on_its_way_is_not_an_end(sqlite_bench: Bench) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -265,7 +266,8 @@ def test_res_7_a_start_destroys_nothing(bench: Bench, reference: Reference) -> N
     assert bench.snapshot() == before
     bench.crawl("other")
     after = bench.snapshot()
-    assert {k: v for k, v in after.shards.items() if k in before.shards} == before.shards
+    for number, shard in before.shards.items():
+        assert _position(after.shards[number]) == _position(shard)
     assert {k: v for k, v in after.items.items() if k[0] == "rows"} == before.items
     resumed = bench.crawl("rows")
     assert {k: v for (s, k), v in _payloads(bench).items() if s == "rows"} == reference(CHAIN)
@@ -276,6 +278,20 @@ def test_res_7_a_start_destroys_nothing(bench: Bench, reference: Reference) -> N
     assert set(re.findall(r"DELETE FROM \S+", statements)) <= {
         f"DELETE FROM {bench.prefix}task_shard"  # what a dead planner of the same new run left
     }
+
+
+def _position(shard: Mapping[str, Any]) -> dict[str, Any]:
+    """What a shard knows; not who holds it: the next start takes it from the dead process."""
+    names = (
+        "first_page",
+        "cur_page",
+        "cursor",
+        "ahead",
+        "failed_pages",
+        "version",
+        "checkpoint_at",
+    )
+    return {name: shard[name] for name in (*names, "page_count", "written_count", "digests")}
 
 
 def _payloads(bench: Bench) -> dict[tuple[str, str], str]:

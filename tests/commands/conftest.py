@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from example_project.site import Site
 from scrapy.cmdline import execute
 from scrapy.settings import Settings
 
-from example_project.site import Site
 from scrapy_resume.store import migrate
 from scrapy_resume.store.engine import Database
 from tests.acceptance.harness import Bench

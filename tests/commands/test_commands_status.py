@@ -11,6 +11,7 @@ import pytest
 
 from scrapy_resume.commands import status
 from scrapy_resume.page import Shard
+from scrapy_resume.store import migrate
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.records import Finish
 from tests.commands.conftest import Scrapy
@@ -122,7 +123,7 @@ def test_people_get_tables_that_are_plain_in_a_pipe(resume: Scrapy, world: World
         " 1  books    1  running   0/3      2      4        0            0",
     ]
     head, *shards = lines[lines.index("Shards of books, run 1") + 1 :][:4]
-    assert head.split() == "shard pages cur_page ahead failed status reason worker".split()
+    assert tuple(head.split()) == status._SHARD_COLUMNS
     assert [line.split() for line in shards] == [
         ["3", "1-3", "0", "failed", "the", "list", "[31m", "is", "a", "loop"],
         ["1", "1-10", "1", "3", "5", "running", "claimed", "01234567"],
@@ -176,11 +177,8 @@ def test_watching_outlasts_a_database_that_is_away(
     assert (outcome.code, outcome.out) == (0, "it is away\nno tasks yet\n")
 
 
-def test_watching_on_a_terminal(scrapy: Scrapy, sqlite_url: str) -> None:
+def test_watching_on_a_terminal(sqlite_url: str) -> None:
     db = Database.connect(sqlite_url)
-    status.store  # noqa: B018 (the module under the same connection settings)
-    from scrapy_resume.store import migrate
-
     migrate.ensure_schema(db)
     World(db).plan()
     db.close()

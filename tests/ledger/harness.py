@@ -152,7 +152,11 @@ class Recorder:
         found = [] if len(busy) <= 1 else [f"page {number} closed with {busy} in progress"]
         if self.queued[number]:
             found.append(f"page {number} closed with {self.queued[number]} requests queued")
-        if len(self.open) == 1 and not self.crawler.spider.untidy and engine.scraper.slot.itemproc_size:
+        if (
+            len(self.open) == 1
+            and not self.crawler.spider.untidy
+            and engine.scraper.slot.itemproc_size
+        ):
             found.append(f"page {number} closed with items in the pipelines")
         return found
 

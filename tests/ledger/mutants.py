@@ -58,14 +58,19 @@ class NoContext(Ledger):
 
 
 class NoCatch(Ledger):
-    """An exception in the scheduler goes on to the engine."""
+    """An exception in the scheduler goes on through the engine."""
 
-    def enqueue(self, request: Request, inner: Callable[[Request], bool]) -> bool:
-        self._reached = request
-        page, is_list, replaced = self._owner(request)
-        if page is None:
-            return inner(request)
-        return self._store(page, request, inner, is_list, replaced)
+    raising = False
+
+    def _crawl(self, crawl: Callable[[Request], None], request: Request) -> None:
+        self.raising = True
+        try:
+            super()._crawl(crawl, request)
+        finally:
+            self.raising = False
+
+    def _stops(self, exc: BaseException) -> bool:
+        return not self.raising and super()._stops(exc)
 
 
 class NoTags(Ledger):

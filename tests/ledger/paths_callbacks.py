@@ -256,9 +256,7 @@ class NestedDetails(PathSpider):
         if len(name) < 4:
             for number in range(3):
                 child = f"{name}{number}"
-                yield self.detail(
-                    response, child, callback=self.parse, cb_kwargs={"name": child}
-                )
+                yield self.detail(response, child, callback=self.parse, cb_kwargs={"name": child})
 
 
 @path(items=101, children=50)

@@ -159,8 +159,13 @@ class EnqueueFalse(PathSpider):
 
 
 @path(
-    decision="failed", troubles=("page:code:RuntimeError",), items=2, children=1, ignored=1,
-    read=None)
+    decision="failed",
+    troubles=("page:code:RuntimeError",),
+    items=2,
+    children=1,
+    ignored=1,
+    read=None,
+)
 class EnqueueRaises(PathSpider):
     custom_settings = {"SCHEDULER": Raising}
 

@@ -125,9 +125,9 @@ def test_check_refuses_an_engine_that_cannot_roll_back(
 ) -> None:
     db = Database.connect(mariadb.url(mariadb_name))
     migrate.ensure_schema(db)
-    mariadb.execute("ALTER TABLE resume_item ENGINE=MyISAM", database=mariadb_name)
+    mariadb.execute("ALTER TABLE resume_manifest ENGINE=MyISAM", database=mariadb_name)
     assert migrate.check(db) == [
-        "the table resume_item has the engine MyISAM; only InnoDB can undo a transaction"
+        "the table resume_manifest has the engine MyISAM; only InnoDB can undo a transaction"
     ]
 
 

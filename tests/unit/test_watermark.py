@@ -125,3 +125,15 @@ def test_a_held_page_is_on_record_until_it_is_committed(
         position = position.with_page(page)
     assert set(position.failed) == held - committed
     assert all(position.with_failed(page) is position for page in committed)
+
+
+@given(st.sets(st.integers(1, 30), min_size=1), st.integers(1, 30))
+def test_an_end_takes_the_pages_past_it_back_and_no_other(pages: set[int], end: int) -> None:
+    position = Position(0, 0)
+    for page in pages:
+        position = position.with_page(page)
+    ended = position.ending_at(end)
+    kept = {page for page in pages if page <= end}
+    assert {page for page in range(1, 31) if ended.has(page)} == kept
+    assert ended.page_count == len(kept)
+    assert ended.highest <= end

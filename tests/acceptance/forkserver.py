@@ -1,0 +1,169 @@
+"""A process that has imported Scrapy and forks into ``scrapy`` commands.
+
+A crawl of the tests takes a tenth of the time that Python needs to import Scrapy. Each
+fork is a process of its own, with its own process id, reactor and end; it runs
+``scrapy.cmdline.execute`` as ``python -m scrapy`` does, up to the interpreter's own end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+_PRELOADED = (
+    "scrapy.cmdline",
+    "scrapy.core.downloader.handlers.http11",
+    "scrapy.core.scheduler",
+    "scrapy.extensions.corestats",
+    "scrapy.extensions.logstats",
+    "scrapy.extensions.memusage",
+    "scrapy.spidermiddlewares.depth",
+    "scrapy.spidermiddlewares.httperror",
+    "scrapy.spidermiddlewares.referer",
+    "scrapy.spidermiddlewares.urllength",
+    "scrapy.downloadermiddlewares.cookies",
+    "scrapy.downloadermiddlewares.httpcompression",
+    "scrapy.downloadermiddlewares.httpproxy",
+    "scrapy.downloadermiddlewares.redirect",
+    "scrapy.downloadermiddlewares.retry",
+    "scrapy.dupefilters",
+    "scrapy.pqueues",
+    "scrapy.squeues",
+    "scrapy.statscollectors",
+    "scrapy.commands.crawl",
+    "sqlalchemy",
+    "sqlalchemy.dialects.mysql",
+    "sqlalchemy.dialects.sqlite",
+    "pymysql",
+    "scrapy_resume.mixins",
+    "scrapy_resume.pipelines",
+    "scrapy_resume.scheduler",
+    "scrapy_resume.extensions",
+    "scrapy_resume.spidermiddlewares",
+    "scrapy_resume.store.migrate",
+)
+
+
+class Forked:
+    """A command that runs: what the tests use of :class:`subprocess.Popen`."""
+
+    def __init__(self, pid: int, channel: socket.socket) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._over = threading.Event()
+        threading.Thread(target=self._await, args=(channel,), daemon=True).start()
+
+    def _await(self, channel: socket.socket) -> None:
+        with channel:
+            self.returncode = int(channel.recv(32) or b"-1")
+        self._over.set()
+
+    def poll(self) -> int | None:
+        return self.returncode if self._over.is_set() else None
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        if not self._over.wait(timeout):
+            raise subprocess.TimeoutExpired("scrapy", timeout or 0)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if not self._over.is_set():
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(9)
+
+
+class ForkServer:
+    """Starts the process, and commands in it. Close it when the tests are over."""
+
+    def __init__(self, root: Path) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("RESUME_", "SCRAPY_"))}
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env={**env, "PYTHONPATH": str(root)},
+                cwd=root,
+            )
+        self._socket = ours
+        self._lock = threading.Lock()
+
+    def start(self, words: list[str], cwd: Path, env: Mapping[str, str], log: Path) -> Forked:
+        """Run ``scrapy`` with *words* in a process of its own."""
+        order = json.dumps({"words": words, "cwd": str(cwd), "env": dict(env), "log": str(log)})
+        with self._lock:
+            self._socket.sendall(order.encode())
+            reply, fds, _, _ = socket.recv_fds(self._socket, 64, 1)
+        return Forked(int(reply), socket.socket(fileno=fds[0]))
+
+    def close(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+
+def _serve(server: socket.socket) -> Callable[[], Any] | None:
+    """Fork for each order; returns in the child, with what it has to do. None: it is over."""
+    supervisors: set[int] = set()
+    while order := server.recv(1 << 20):
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
+        if pid == 0:
+            server.close()
+            theirs.close()
+            return lambda: _supervise(mine, json.loads(order))
+        mine.close()
+        with theirs:
+            socket.send_fds(server, [theirs.recv(64)], [theirs.fileno()])
+        supervisors.add(pid)
+        supervisors -= {one for one in supervisors if os.waitpid(one, os.WNOHANG)[0]}
+    return None
+
+
+def _supervise(channel: socket.socket, order: dict[str, Any]) -> Callable[[], Any]:
+    """Fork once more: one process waits for the command and says how it ended."""
+    pid = os.fork()
+    if pid == 0:
+        channel.close()
+        return lambda: _become(order)
+    channel.send(str(pid).encode())
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    channel.send(str(code).encode())
+    os._exit(0)
+
+
+def _become(order: dict[str, Any]) -> None:
+    out = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for fd in (1, 2):
+        os.dup2(out, fd)
+    os.close(out)
+    os.chdir(order["cwd"])
+    os.environ.clear()
+    os.environ.update(order["env"])
+    sys.path.insert(0, order["cwd"])
+    sys.argv[:] = ["scrapy", *order["words"]]
+    from scrapy.cmdline import execute
+
+    execute(sys.argv)
+
+
+def main() -> None:
+    server = socket.socket(fileno=int(sys.argv[1]))
+    for name in _PRELOADED:
+        __import__(name)
+    assert "twisted.internet.reactor" not in sys.modules
+    step: Any = _serve(server)
+    while step is not None:
+        step = step()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""A TCP relay in front of MariaDB that can cut or hold a connection at a chosen statement.
+
+It reads just enough of the protocol to see statements pass: a client's packet with
+sequence number 0 and command 3 is one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import threading
+from dataclasses import dataclass, field
+
+_QUERY = 3
+
+
+@dataclass
+class Rule:
+    """What to do with the next statement that matches, and what came of it.
+
+    *action* is ``cut_before`` (the server never sees it), ``cut_after`` (the server
+    executed it, the client never hears), ``hold`` (neither hears any more, both stay
+    connected) or ``late`` (the client is cut off at once, the server gets the statement
+    when :meth:`let_go` is called).
+    """
+
+    pattern: str
+    action: str
+    skip: int = 0
+    met: threading.Event = field(default_factory=threading.Event)
+    gone: threading.Event = field(default_factory=threading.Event)
+
+    def let_go(self) -> None:
+        """Pass on what ``late`` kept back."""
+        self.gone.set()
+
+
+class Proxy:
+    """Relays connections from its own port to *target_port* on the loopback."""
+
+    def __init__(self, target_port: int) -> None:
+        self._target = target_port
+        self._rules: list[Rule] = []
+        self._lock = threading.Lock()
+        self._sockets: set[socket.socket] = set()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self.accepted = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def rule(self, pattern: str, action: str, *, skip: int = 0) -> Rule:
+        """Treat the statement that matches *pattern* after *skip* others; once."""
+        rule = Rule(pattern, action, skip)
+        with self._lock:
+            self._rules.append(rule)
+        return rule
+
+    def close(self) -> None:
+        """Cut every connection and accept no more."""
+        self._listener.close()
+        with self._lock:
+            sockets = list(self._sockets)
+            rules = list(self._rules)
+        for rule in rules:
+            rule.let_go()
+        for one in sockets:
+            _cut(one)
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self.accepted += 1
+            server = socket.create_connection(("127.0.0.1", self._target))
+            _Connection(self, client, server).start()
+
+    def track(self, *sockets: socket.socket) -> None:
+        with self._lock:
+            self._sockets.update(sockets)
+
+    def match(self, statement: str) -> Rule | None:
+        """The rule for *statement*, taken off the list."""
+        with self._lock:
+            for rule in self._rules:
+                if re.match(rule.pattern, statement, re.IGNORECASE):
+                    if rule.skip == 0:
+                        self._rules.remove(rule)
+                        return rule
+                    rule.skip -= 1
+        return None
+
+
+class _Connection:
+    def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
+        self._proxy, self._client, self._server = proxy, client, server
+        self._mute = threading.Event()  # nothing more reaches the client
+        self._silenced: Rule | None = None
+        proxy.track(client, server)
+
+    def start(self) -> None:
+        threading.Thread(target=self._requests, daemon=True).start()
+        threading.Thread(target=self._replies, daemon=True).start()
+
+    def _requests(self) -> None:
+        with contextlib.suppress(OSError):
+            while (packet := _packet(self._client)) is not None:
+                rule = self._rule(packet)
+                if rule is not None and self._treat(rule, packet):
+                    return
+                if rule is None:
+                    self._server.sendall(packet)
+        self._end()
+
+    def _rule(self, packet: bytes) -> Rule | None:
+        if packet[3] != 0 or len(packet) < 5 or packet[4] != _QUERY:
+            return None
+        return self._proxy.match(packet[5:5000].decode("utf-8", "replace"))
+
+    def _treat(self, rule: Rule, packet: bytes) -> bool:
+        """Do what *rule* says; True if this connection needs no more care."""
+        if rule.action == "cut_before":
+            rule.met.set()
+            self._end()
+        elif rule.action == "cut_after":
+            self._silenced = rule
+            self._mute.set()
+            self._server.sendall(packet)
+            rule.met.wait(30)
+            self._end()
+        elif rule.action == "hold":
+            self._mute.set()
+            rule.met.set()
+        elif rule.action == "late":
+            self._mute.set()
+            _cut(self._client)
+            rule.met.set()
+            rule.gone.wait(60)
+            with contextlib.suppress(OSError):
+                self._server.sendall(packet)
+        return True
+
+    def _replies(self) -> None:
+        with contextlib.suppress(OSError):
+            while data := self._server.recv(65536):
+                if not self._mute.is_set():
+                    self._client.sendall(data)
+                elif self._silenced is not None:
+                    self._silenced.met.set()
+        if not self._mute.is_set():
+            self._end()
+
+    def _end(self) -> None:
+        _cut(self._client)
+        _cut(self._server)
+
+
+def _packet(source: socket.socket) -> bytes | None:
+    head = _exactly(source, 4)
+    if head is None:
+        return None
+    body = _exactly(source, int.from_bytes(head[:3], "little"))
+    return None if body is None else head + body
+
+
+def _exactly(source: socket.socket, size: int) -> bytes | None:
+    parts = b""
+    while len(parts) < size:
+        part = source.recv(size - len(parts))
+        if not part:
+            return None
+        parts += part
+    return parts
+
+
+def _cut(one: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        one.shutdown(socket.SHUT_RDWR)
+    one.close()

@@ -1,0 +1,113 @@
+"""Planning: one process at a time, and nothing claimable before the plan is whole."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import pytest
+
+from scrapy_resume.exceptions import ConfigurationError, LeaseLost
+from scrapy_resume.page import Shard
+from scrapy_resume.store import leases, tasks
+from tests.store.worlds import World
+
+
+def test_two_planners(world: World) -> None:
+    task = world.open()
+    first = tasks.claim_planning(world.db, task.id, worker="a", instance="a1", lease=15)
+    assert first == 1
+    assert tasks.claim_planning(world.db, task.id, worker="b", instance="b1", lease=15) is None
+    assert tasks.renew_planning(world.db, task.id, first, 15)
+    assert tasks.store_plan(world.db, task.id, first, [Shard("x")], default_site="s") == 1
+    assert tasks.claim_planning(world.db, task.id, worker="b", instance="b1", lease=15) is None
+    assert not tasks.renew_planning(world.db, task.id, first, 15)
+
+
+def test_a_dead_planner_of_the_same_worker_is_taken_over_at_once(world: World) -> None:
+    task = world.open()
+    tasks.claim_planning(world.db, task.id, worker="a", instance="a1", lease=15)
+    assert tasks.claim_planning(world.db, task.id, worker="a", instance="a2", lease=15) == 2
+
+
+def test_a_dead_planners_shards_are_deleted_and_it_stores_nothing_more(world: World) -> None:
+    task = world.open()
+    dead = tasks.claim_planning(world.db, task.id, worker="a", instance="a1", lease=0)
+    assert dead is not None
+
+    def dies_half_way() -> Iterator[Shard]:
+        yield from (Shard(f"old{n}") for n in range(1500))
+        heir = tasks.claim_planning(world.db, task.id, worker="b", instance="b1", lease=15)
+        assert heir is not None
+        assert world.claim(task) == [], "nothing can be claimed before the plan is whole"
+        tasks.store_plan(world.db, task.id, heir, [Shard("new")], default_site="s")
+        yield from (Shard(f"late{n}") for n in range(10))
+
+    with pytest.raises(LeaseLost, match="planning token 1"):
+        tasks.store_plan(world.db, task.id, dead, dies_half_way(), default_site="s")
+    assert [one.shard.key for one in world.claim(task)] == ["new"]
+    assert not tasks.renew_planning(world.db, task.id, dead, 15)
+
+
+def test_a_superseded_run_can_no_longer_be_planned(world: World) -> None:
+    task = world.open()
+    token = tasks.claim_planning(world.db, task.id, worker="a", instance="a1", lease=0)
+    assert token is not None
+    world.open("new")
+    with pytest.raises(LeaseLost):
+        tasks.store_plan(world.db, task.id, token, [Shard("x")], default_site="s")
+
+
+def test_what_a_plan_stores(world: World) -> None:
+    shards = [
+        Shard("numbered", 3, 12, priority=-5, site="elsewhere", spec={"größe": [1, None]}),
+        Shard("chain", cursor={"url": "http://x/?a=b"}, ordered=True),
+        Shard("empty", 1, 0),
+    ]
+    task = world.plan(shards, bound="2024", signature="sig", max_attempts=3)
+    assert (task.status, task.bound, task.signature) == ("running", "2024", "sig")
+    assert task.planned_at is not None
+    numbered, chain, empty = world.claim(task)
+    assert numbered.shard == Shard("numbered", 3, 12, None, -5, "elsewhere",
+                                   {"größe": [1, None]}, False)  # fmt: skip
+    assert (numbered.position.cur_page, numbered.max_attempts) == (2, 3)
+    assert chain.shard.cursor == {"url": "http://x/?a=b"}
+    assert chain.position.cursor == '{"url":"http://x/?a=b"}'
+    assert (chain.ordered, empty.ordered, empty.site) == (True, False, "site")
+    assert (numbered.fencing_token, numbered.attempt_count, numbered.resumed) == (1, 1, False)
+
+
+def test_the_way_of_paging_decides_what_shards_do_not_say(world: World) -> None:
+    shards = [Shard("a"), Shard("b", last_page=3), Shard("c", ordered=False)]
+    task = world.plan(shards, ordered_default=lambda shard: shard.last_page is None)
+    assert [one.ordered for one in world.claim(task)] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("shards", "message"),
+    [
+        ([Shard("a"), Shard("a")], "the shard key 'a' twice"),
+        ([Shard(f"k{n}") for n in range(1000)] + [Shard("k7")], "the shard key 'k7' twice"),
+        ([Shard("a", 5, 3)], "the pages 5 to 3"),
+        ([Shard("")], "a key of 0 characters; allowed are 1 to 255"),
+        ([Shard("x" * 256)], "a key of 256 characters; allowed are 1 to 255"),
+        ([Shard("a", site="x" * 191)], "a site of 191 characters"),
+        ([Shard("a", cursor={1, 2})], "a cursor that JSON cannot hold"),
+        ([Shard("a", cursor=(1, 2))], "a cursor that JSON cannot hold"),
+        ([Shard("a", spec=math.nan)], "a spec that JSON cannot hold"),
+        ([Shard("a", spec={1: 2})], "a spec that JSON cannot hold"),
+    ],
+)
+def test_a_plan_that_cannot_be_stored(world: World, shards: list[Shard], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        world.plan(shards)
+
+
+def test_keys_that_differ_only_a_little_are_different_shards(world: World) -> None:
+    task = world.plan([Shard("a"), Shard("A"), Shard("a "), Shard("á")])
+    assert len(world.claim(task)) == 4
+
+
+def test_outlook_of_an_unplanned_run(world: World) -> None:
+    task = world.open()
+    assert not leases.outlook(world.db, task.id).planned
