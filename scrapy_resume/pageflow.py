@@ -354,6 +354,8 @@ class PageFlow:
         ours = self.shards.get(shard.id) is shard
         if ours and not shard.ending and not self.stopping and shard.walk.idle:
             shard.ending = True
+            for number in sorted(shard.walk.in_flight):
+                self._discard(shard, number)  # empty pages that no later page will judge
             self._submit(shard, shard.walk.result())
 
     def _ended(self, shard: HeldShard, record: Finish | Release, stored: bool) -> None:

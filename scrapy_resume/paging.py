@@ -194,8 +194,8 @@ class Walk(ABC):
 
     @property
     def idle(self) -> bool:
-        """Nothing in flight and nothing to open: :meth:`result` is the walk's last word."""
-        return not self.in_flight and (self.failure is not None or self._fresh() is None)
+        """Nothing is being read and nothing may be opened: :meth:`result` is the last word."""
+        return not self._slots_taken() and (self.failure is not None or self._fresh() is None)
 
     def result(self) -> Finish | Release:
         """What to say of the shard once the walk is idle."""

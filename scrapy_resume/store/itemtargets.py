@@ -66,6 +66,11 @@ class Target:
     def _known(self, name: str) -> None:
         if name not in self.table.columns:
             raise ConfigurationError(f"the item table {self.table.name} has no column {name}")
+        if self._dialect == "mysql" and "%" in name:  # SQLAlchemy escapes it twice in an upsert
+            raise ConfigurationError(
+                f"the item table {self.table.name} has the column {name}; a column with a '%' in"
+                " its name cannot be written on MySQL"
+            )
 
 
 def default_target(db: Database) -> Target:

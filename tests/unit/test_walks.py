@@ -174,6 +174,16 @@ def test_a_missing_page_below_one_with_items_is_held() -> None:
     assert sorted(driver.committed) == [1, 2, 3, 4, 6, 7, 8]
 
 
+def test_an_empty_page_above_a_held_one_does_not_keep_the_shard() -> None:
+    site = {n: complete(n) for n in range(1, 5)} | {5: failed(5)}
+    site |= {n: complete(n, rows=0) for n in range(6, 9)}
+    driver = Driver(OpenEndedWalk(claimed(), PagePolicy(retries=0)))
+    driver.run(site)
+    assert driver.held == [5]
+    assert driver.walk.idle and isinstance(driver.walk.result(), Release)
+    assert driver.walk.position.cur_page == 4
+
+
 def test_a_missing_page_is_held_when_the_stated_total_is_not_reached() -> None:
     site = {n: complete(n, stated_total=120) for n in range(1, 5)}
     driver = Driver(OpenEndedWalk(claimed(), PagePolicy()))
