@@ -8,16 +8,16 @@ soon: shards leased elsewhere or falling due within ``RESUME_MAX_WAIT`` are wait
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from scrapy import Request, signals
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, ensure_awaitable
 
-from scrapy_resume import cursor
+from scrapy_resume import clock, cursor
 from scrapy_resume.committer import Committer, GroupLimits
-from scrapy_resume.exceptions import LeaseLost
+from scrapy_resume.exceptions import LeaseLost, ResumeError, StoreUnavailable
 from scrapy_resume.heartbeat import Heartbeat
 from scrapy_resume.ledger import Ledger
 from scrapy_resume.page import Page
@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from scrapy_resume.store.tasks import Task
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_STORE_RETRY = 2.0  # seconds
 
 
 class ClaimLoop:
@@ -121,13 +125,13 @@ class ClaimLoop:
     async def _plan(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         assert self.task is not None
         while self.task.planned_at is None and self.task.finished_at is None:
-            token = await self.control.run(self.work.claim_planning, self.task.id)
+            token = await self._ask(self.work.claim_planning, self.task.id)
             if token is None:
                 await self.wakeup.wait(self.settings.heartbeat)
             else:
                 async for item in self._plan_as(token, start):
                     yield item
-            self.task = await self.control.run(self.work.reload, self.task.id)
+            self.task = await self._ask(self.work.reload, self.task.id)
 
     async def _plan_as(self, token: int, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Plan under the lease that *token* fences."""
@@ -141,7 +145,7 @@ class ClaimLoop:
             await items.processed()
             if self.session.flush_loose_rows is not None:
                 await self.session.flush_loose_rows()
-            count = await self.control.run(self.work.store_plan, self.task.id, token, plan.shards)
+            count = await self._ask(self.work.store_plan, self.task.id, token, plan.shards)
             logger.info("Planned %d shard(s)", count, extra={"action": "planned"})
         except LeaseLost:
             logger.warning("Planning took too long and was taken over by another process")
@@ -170,7 +174,7 @@ class ClaimLoop:
         if self._empty_claim or free < max(1, self.settings.shards // 4) or self.flow.stopping:
             return
         assert self.task is not None
-        claimed = await self.control.run(self.work.claim, self.task.id, free)
+        claimed = await self._ask(self.work.claim, self.task.id, free)
         self._empty_claim = len(claimed) < free
         self.session.inc_stat("shards/claimed", len(claimed))
         for shard in claimed:
@@ -233,7 +237,7 @@ class ClaimLoop:
     async def _nothing_left(self) -> bool:
         """Whether this process may end; waits for shards that may still come back."""
         assert self.task is not None
-        outlook = await self.control.run(self.work.outlook, self.task.id)
+        outlook = await self._ask(self.work.outlook, self.task.id)
         self._empty_claim = False
         if outlook.finished or not outlook.pending + outlook.running + outlook.paused:
             return True
@@ -252,9 +256,21 @@ class ClaimLoop:
         self._empty_claim = False
         self.wakeup.set()
 
+    async def _ask(self, call: Callable[..., T], *args: Any) -> T:
+        """Make a store call on the control thread; an unreachable database is waited for."""
+        deadline = clock.monotonic() + self.settings.store_patience
+        while True:
+            try:
+                return await self.control.run(call, *args)
+            except StoreUnavailable as error:
+                if self.flow.stopping or clock.monotonic() > deadline:
+                    raise
+                logger.warning("%s; trying again", error, extra={"action": "store_down"})
+            await self.wakeup.wait(_STORE_RETRY)
+
     async def _conclude(self) -> None:
         assert self.task is not None
-        self.task, verdict, reason = await self.control.run(self.work.conclude, self.task.id)
+        self.task, verdict, reason = await self._ask(self.work.conclude, self.task.id)
         self.session.set_verdict(verdict, reason)
 
     def _stopped(self) -> None:
@@ -286,9 +302,16 @@ class ClaimLoop:
         await self.flow.release_all()
         self.heartbeat.stop()
         self.reaper.stop()
-        if self.session.verdict is None:
-            await self._conclude()
-        await self.control.run(self.work.stopped)
-        self.control.stop()
-        self.ledger.uninstall()
-        self.slot.free()
+        try:
+            if self.session.verdict is None:
+                await self._conclude()
+            await self.control.run(self.work.stopped)
+        except ResumeError as error:
+            logger.warning(
+                "The end of this process could not be recorded: %s", error,
+                extra={"action": "end_unrecorded"},
+            )  # fmt: skip
+        finally:
+            self.control.stop()
+            self.ledger.uninstall()
+            self.slot.free()

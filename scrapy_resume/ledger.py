@@ -33,8 +33,8 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from scrapy_resume import faults
+from scrapy_resume.arrivals import Arrivals
 from scrapy_resume.cancellation import Interrupted
-from scrapy_resume.counts import Counts
 from scrapy_resume.exceptions import UnsupportedScrapy
 from scrapy_resume.openpage import (
     CURRENT,
@@ -66,7 +66,7 @@ _logger = logging.getLogger(__name__)
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-class Ledger(Counts):
+class Ledger(Arrivals):
     """Counts the requests of open pages and tells *listener* when a page is complete.
 
     *seen_max* bounds the memory of committed pages' request fingerprints.
@@ -163,7 +163,7 @@ class Ledger(Counts):
             CURRENT.set(None)
 
     def _fetched(self, result: Any, visit: Visit) -> Any:
-        if isinstance(result, Request):
+        if isinstance(result, Request) and not visit.called:  # else code fetched it again
             self._continued[result] = visit
         return result
 

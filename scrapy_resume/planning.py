@@ -15,6 +15,7 @@ from scrapy_resume import cursor
 from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.page import Shard
 from scrapy_resume.plain import iterate
+from scrapy_resume.troubles import safe_url
 
 if TYPE_CHECKING:
     from scrapy import Spider
@@ -61,7 +62,8 @@ def default_site(spider: Spider) -> str:
 def chain_shard(request: Request, number: int, spider: Spider) -> Shard:
     """The chain that begins with a start request. Raises ResumeError for one JSON cannot hold."""
     saved = cursor.of_request(request, spider)
-    key = request.url if request.method == "GET" else f"{request.method} {request.url}"
+    url = safe_url(request.url)
+    key = url if request.method == "GET" else f"{request.method} {url}"
     mark = hashlib.blake2b(cursor.dump(saved).encode(), digest_size=6).hexdigest()
     return Shard(f"{number}:{mark}:{key}"[:_MAX_NAME], cursor=saved, ordered=True)
 

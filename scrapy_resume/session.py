@@ -140,6 +140,8 @@ class Session:
             self.refuse(error, "resume_nothing_to_do")
         except ResumeError as error:
             self.refuse(error)
+        except CloseSpider:
+            raise
         except Exception as error:  # of plan(), start() or warm_up(): Scrapy shows the traceback
             self.crawler.stats.set_value("resume/error", f"{type(error).__name__}: {error}")
             raise

@@ -88,10 +88,16 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A transaction for reading; it never blocks a writer and writes nothing."""
-        with self._reader.connect() as conn:
-            conn.begin()  # closing the connection rolls back
-            yield conn
+        """A transaction for reading; it never blocks a writer and writes nothing.
+
+        Raises StoreUnavailable, with the cause, if the database cannot be reached.
+        """
+        try:
+            with self._reader.connect() as conn:
+                conn.begin()  # closing the connection rolls back
+                yield conn
+        except Exception as exc:
+            self.may_repeat(exc, 1, 1)
 
     def run(self, work: Callable[[Connection], T], *, attempts: int = 8) -> T:
         """Do *work* in a transaction; on deadlocks, timeouts and lost servers do all of it again.

@@ -42,7 +42,8 @@ def ensure_schema(db: Database) -> None:
 
 def installed_version(db: Database) -> str | None:
     """The revision of the tables, None if there are none."""
-    return db.run(lambda conn: _read_version(conn, db))
+    with db.read() as conn:
+        return _read_version(conn, db)
 
 
 def upgrade(db: Database) -> None:

@@ -155,6 +155,19 @@ class InlineDownloadWithCopiedMeta(Inline):
             yield output
 
 
+@path(items=3, children=1)
+class InlineDownloadOfOwnRequest(Inline):
+    """The very request in progress is fetched again, and now redirected."""
+
+    list_query = "later=/InlineDownloadOfOwnRequest/p1/target"
+
+    async def parse(self, response: Response) -> Any:
+        yield self.item(response, 1)
+        answer = await self.crawler.engine.download_async(response.request)
+        yield self.item(answer, 2)
+        yield self.detail(answer, "after")
+
+
 @path(items=3, children=2)
 class MetaCopied(PathSpider):
     def parse(self, response: Response) -> Any:

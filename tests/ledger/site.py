@@ -2,7 +2,8 @@
 
 ``status=503`` answers so, ``fails=2`` answers 503 the first two times, ``breaks=1``
 closes the connection the first time (``breaks=9``: always), ``to=URL`` redirects,
-``once=1`` redirects to itself the first time, ``refresh=URL`` is a page with a meta
+``once=1`` redirects to itself the first time, ``later=URL`` there from the second time,
+``refresh=URL`` is a page with a meta
 refresh, ``wait=S`` answers late, ``after=N`` sends Retry-After.
 """
 
@@ -39,6 +40,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(503)
         elif "to" in query:
             self._answer(302, {"Location": query["to"]})
+        elif "later" in query and times > 1:
+            self._answer(302, {"Location": query["later"]})
         elif "once" in query and times == 1:
             self._answer(302, {"Location": self.path})
         elif "refresh" in query:
