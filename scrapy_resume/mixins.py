@@ -49,7 +49,7 @@ class ResumeSpiderMixin(Spider):
     """Health namespace; None: the first allowed domain, else the spider's name."""
     identity_args: Iterable[str] | None = None
     """Names of the ``-a`` arguments that select the list; None: all that do not begin with
-    ``_`` and do not look like a secret (token, password, key, ...)."""
+    ``_`` and do not look like a secret (token, password, api_key, ...)."""
     item_key: str | Iterable[str] | None = None
     """Names of the fields that make an item's key; None: a hash of the whole item."""
     item_table: ItemTable | dict[type, ItemTable] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import replace
@@ -22,20 +23,40 @@ if TYPE_CHECKING:
 
     from scrapy_resume.mixins import ResumeSpiderMixin
 
-_SECRET = re.compile(r"pass(wor)?d|secret|token|api_?key|auth|cookie|credential", re.IGNORECASE)
+_SECRET_WORDS = frozenset(
+    {
+        "apikey", "auth", "authorization", "cookie", "cookies", "credential", "credentials",
+        "passphrase", "passwd", "password", "pwd", "secret", "sessionid", "token",
+    }
+)  # fmt: skip
+_SECRET_KEYS = re.compile(r"(api|access|private|secret|auth)[_-]?key\Z", re.IGNORECASE)
 _MAX_NAME = 190
+
+logger = logging.getLogger(__name__)
 
 
 def identity_arguments(spider: Spider, given: dict[str, Any]) -> dict[str, str]:
     """The ``-a`` arguments that select the list, by name and sorted.
 
     ``identity_args`` names them; by default all count that do not begin with ``_`` and
-    do not look like a secret.
+    do not look like a secret, which is logged.
     """
     chosen = getattr(spider, "identity_args", None)
     if chosen is None:
-        chosen = [name for name in given if not name.startswith("_") and not _SECRET.search(name)]
+        public = [name for name in given if not name.startswith("_")]
+        chosen = [name for name in public if not _looks_secret(name)]
+        if left_out := sorted(set(public) - set(chosen)):
+            logger.info(
+                "Not part of the task's name, since it looks like a secret: %s; name the arguments"
+                " that select the list in identity_args", ", ".join(left_out),
+                extra={"action": "secret_argument"},
+            )  # fmt: skip
     return {name: str(given[name]) for name in sorted(chosen) if name in given}
+
+
+def _looks_secret(name: str) -> bool:
+    words = re.split(r"[_-]", name.lower())
+    return not _SECRET_WORDS.isdisjoint(words) or _SECRET_KEYS.search(name) is not None
 
 
 def task_name(spider_name: str, arguments: dict[str, str]) -> str:
