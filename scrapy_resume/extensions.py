@@ -46,6 +46,10 @@ class CheckpointExtension:
 
     def _spider_opened(self) -> None:
         session = self._session
+        if "PageMiddleware" in session.components:
+            return  # it says so when the crawl begins, which ``scrapy shell`` never does
+        if session.mistake is not None:
+            session.refuse(session.mistake)
         if session.settings.enabled and hasattr(session.crawler.spider, "parse_list_page"):
             session.is_whole()
 

@@ -62,19 +62,26 @@ class ResumeSpiderMixin(Spider):
     resume_args: ClassVar[dict[str, Any]] = {}
 
     _resume_active: bool = False
+    _mistake: ConfigurationError | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
         """Build the spider and convert integer attributes given by ``-a``.
 
-        Raises ConfigurationError for one that is not an integer.
+        One that is no integer ends the crawl before its first request, with one ERROR line.
         """
         spider = super().from_crawler(crawler, *args, **kwargs)
         spider.resume_args = dict(kwargs)  # type: ignore[misc]
         for name in _INTEGERS:
             if name in kwargs:
-                setattr(spider, name, _integer(name, kwargs[name]))
+                spider._convert(name, kwargs[name])
         return spider
+
+    def _convert(self, name: str, value: Any) -> None:
+        try:
+            setattr(self, name, _integer(name, value))
+        except ConfigurationError as error:
+            self._mistake = error
 
     # What a spider overrides
 
@@ -98,12 +105,12 @@ class ResumeSpiderMixin(Spider):
         return Request(self.page_url.format(page=page.number))
 
     def parse_page(self, response: Response, page: Page) -> Any:
-        """Read a list page. The default is the spider's ``parse``.
+        """Read a list page. The default is the spider's ``parse``, with the ``cb_kwargs``.
 
         Yields items, requests, ``self.next_page(...)`` or ``self.end_of_shard(reason)``.
         An exception fails the page: it is retried in place, then held.
         """
-        return self._parse(response)
+        return self._parse(response, **response.cb_kwargs)
 
     def check_page(self, response: Response, page: Page) -> Any:
         """Called with each list response before it is parsed; may be async. No-op.

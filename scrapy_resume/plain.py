@@ -52,7 +52,7 @@ class PlainPages:
         """Parse a list page and follow it with the next one."""
         page, empty = response.meta.get(_META) or (None, 0)
         if page is None:  # scrapy parse, or a request of the user's own
-            async for output in iterate(self._spider._parse(response)):
+            async for output in iterate(self._spider._parse(response, **response.cb_kwargs)):
                 yield output
             return
         following, ended, yielded = None, False, 0

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.utils.misc import build_from_crawler, load_object
 
-from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.session import Session
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
-_DEFAULT_INNER = "scrapy.core.scheduler.Scheduler"
+DEFAULT_INNER = "scrapy.core.scheduler.Scheduler"
 
 
 class ShardScheduler(BaseScheduler):
@@ -32,16 +31,12 @@ class ShardScheduler(BaseScheduler):
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> ShardScheduler:
         """Build the inner scheduler and share the crawl's session."""
-        path = crawler.settings.get("RESUME_INNER_SCHEDULER") or _DEFAULT_INNER
-        inner_cls = load_object(path)
-        if isinstance(inner_cls, type) and issubclass(inner_cls, cls):
-            inner_cls = load_object(_DEFAULT_INNER)
-        if inner_cls.__module__.startswith("scrapy_redis."):
-            raise ConfigurationError(
-                "SCHEDULER is scrapy-redis' own, which loses the requests a killed process held;"
-                " leave SCHEDULER unset, the shards are handed out by the database"
-            )
         session = Session.of(crawler, "ShardScheduler")
+        if session.mistake is not None:  # nothing will be crawled: open no queue, no filter
+            return cls(_NoRequests(), session)
+        inner_cls = load_object(crawler.settings.get("RESUME_INNER_SCHEDULER") or DEFAULT_INNER)
+        if cls in inner_cls.__mro__:
+            inner_cls = load_object(DEFAULT_INNER)
         return cls(build_from_crawler(inner_cls, crawler), session)
 
     def open(self, spider: Spider) -> Deferred[None] | None:
@@ -74,3 +69,16 @@ class ShardScheduler(BaseScheduler):
             while not ledger.dequeued(request):  # its page was given up meanwhile
                 request = self.inner.next_request()
         return request
+
+
+class _NoRequests(BaseScheduler):
+    """The inner scheduler of a crawl that is refused."""
+
+    def has_pending_requests(self) -> bool:
+        return False
+
+    def enqueue_request(self, request: Request) -> bool:
+        return False
+
+    def next_request(self) -> Request | None:
+        return None

@@ -77,14 +77,19 @@ class Session:
         return session
 
     @property
+    def mistake(self) -> ConfigurationError | None:
+        """What in the settings or arguments cannot work."""
+        return self._refusal or getattr(self.crawler.spider, "_mistake", None)
+
+    @property
     def resumes(self) -> bool:
         """Whether this crawl claims shards: the suite is on and the spider has the mixin.
 
         Raises CloseSpider, after one ERROR line, if a setting cannot work.
         """
-        if self._refusal is not None:
-            self.refuse(self._refusal)
         spider: Any = self.crawler.spider
+        if self.mistake is not None:
+            self.refuse(self.mistake)
         if not self.settings.enabled or self._is_inspection:
             return False
         if not hasattr(spider, "parse_list_page"):
@@ -222,8 +227,10 @@ class Session:
         self._ended = True
         if self.loop is not None and self.loop.task is not None:
             await self.loop.close()
-            logger.info(
-                "Run %d of %r is %s: %s", self.loop.task.run_no, self.loop.task.name, self.verdict,
+            whole = self.verdict in ("complete", "complete_with_rejects")
+            logger.log(
+                logging.INFO if whole else logging.WARNING, "Run %d of %r is %s: %s",
+                self.loop.task.run_no, self.loop.task.name, self.verdict,
                 self.crawler.stats.get_value("resume/verdict_reason"),
                 extra={"action": "verdict", "finish_reason": reason},
             )  # fmt: skip
@@ -244,7 +251,13 @@ class Session:
 
 
 def refuse_persistent_state(crawler: Crawler) -> None:
-    """Refuse JOBDIR and persistent duplicate filters. Raises ConfigurationError."""
+    """Refuse JOBDIR and persistent queues and filters. Raises ConfigurationError."""
+    inner = crawler.settings.get("RESUME_INNER_SCHEDULER") or crawler.settings["SCHEDULER"]
+    if load_object(inner).__module__.startswith("scrapy_redis."):
+        raise ConfigurationError(
+            "SCHEDULER is scrapy-redis' own, which loses the requests a killed process held;"
+            " leave SCHEDULER unset, the shards are handed out by the database"
+        )
     if crawler.settings.get("JOBDIR"):
         raise ConfigurationError(
             "JOBDIR is set; it must not be, since after a kill its files hide exactly the"

@@ -8,6 +8,7 @@ unfinished by a middleware that stopped reading.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from copy import copy
 from typing import Any, TypeAlias
 
 from scrapy import Request
@@ -124,8 +125,8 @@ class Visit:
     ) -> Iterator[Any]:
         try:
             for thing in output:
-                if self._keeps(thing):
-                    yield thing
+                if (kept := self._keep(thing)) is not None:
+                    yield kept
         except BaseException as exc:
             if (shown := self.stop(exc, stops)) is not None:
                 raise shown  # noqa: B904 (it is exc, or has it as its cause)
@@ -141,8 +142,8 @@ class Visit:
     ) -> AsyncIterator[Any]:
         try:
             async for thing in output:
-                if self._keeps(thing):
-                    yield thing
+                if (kept := self._keep(thing)) is not None:
+                    yield kept
         except BaseException as exc:
             if (shown := self.stop(exc, stops)) is not None:
                 raise shown  # noqa: B904 (it is exc, or has it as its cause)
@@ -163,19 +164,23 @@ class Visit:
             yield thing
             CURRENT.set(self.place)
 
-    def _keeps(self, thing: Any) -> bool:
+    def _keep(self, thing: Any) -> Any:
+        """What of an output goes on; an item as a copy, since Scrapy reads ahead.
+
+        A spider that yields the same object again, changed, then yields two items.
+        """
         page = self.page
         if page is None:
-            return True
+            return thing
         if isinstance(thing, Request):
             self._count(page, thing)
-            return True
+            return thing
         if isinstance(thing, (NextPage, EndOfShard)):
             page.take_position(thing)
-            return False
+            return None
         if self.is_list and thing is not None:
             page.yielded += 1
-        return True
+        return thing.copy() if type(thing) is dict else copy(thing)
 
     def _count(self, page: OpenPage, request: Request) -> None:
         if NEXT in request.meta:

@@ -114,7 +114,8 @@ class Work:
         )
 
     def outlook(self, task_id: int) -> Outlook:
-        """What is left to do in the run."""
+        """What is left to do in the run; raises what fell due meanwhile."""
+        leases.raise_due(self._db)
         return leases.outlook(self._db, task_id, instance=self._slot.instance)
 
     def progress(self, task_id: int) -> tuple[int, int | None]:
@@ -122,11 +123,26 @@ class Work:
         return status.progress(self._db, task_id)
 
     def conclude(self, task_id: int) -> tuple[Task, str, str]:
-        """Declare the run over if it is; returns it with its verdict and reason as of now."""
+        """Declare the run over if it is; returns it with its verdict and reason as of now.
+
+        The reason of a run that goes on says when its next try is due.
+        """
         task = tasks.finish_run(self._db, task_id)
         verdict, reason = tasks.read_verdict(self._db, task_id)
+        if task.finished_at is None:
+            reason += _next_try(self.outlook(task_id))
         return task, verdict.value, reason
 
     def stopped(self) -> None:
         """Record that this instance ended."""
         workers.stopped(self._db, instance=self._slot.instance)
+
+
+def _next_try(outlook: Outlook) -> str:
+    if outlook.due:
+        return "; the next try is due at once"
+    if outlook.next_due is not None:
+        return f"; the next try is due in {outlook.next_due:.0f} s"
+    if outlook.leased_elsewhere:
+        return f"; {outlook.leased_elsewhere} shard(s) are worked on elsewhere"
+    return "; the next try is due at the next start" if outlook.pending else ""

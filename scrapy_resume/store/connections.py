@@ -36,6 +36,7 @@ def listen(engine: Engine, packet_size: Callable[[int], None]) -> None:
     def prepare(dbapi_connection: Any, record: Any) -> None:
         packet_size(_prepare_mysql(dbapi_connection))
 
+    event.listen(engine, "begin", _begin_mysql)
     event.listen(engine, "do_connect", _connect_mysql)
     event.listen(engine, "connect", prepare)
     event.listen(engine, "checkin", _note_use)
@@ -68,6 +69,11 @@ def _switch_to_wal(cursor: Any) -> None:
 
 def _begin_sqlite(conn: Connection) -> None:
     conn.exec_driver_sql(conn.get_execution_options().get("resume_begin", "BEGIN IMMEDIATE"))
+
+
+def _begin_mysql(conn: Connection) -> None:
+    if conn.get_execution_options().get("resume_begin") == "BEGIN":  # reads see one moment
+        conn.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
 
 
 def _connect_mysql(dialect: Any, record: Any, args: Any, params: dict[str, Any]) -> Any:

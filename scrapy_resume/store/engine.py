@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -93,11 +93,16 @@ class Database:
         Raises StoreUnavailable, with the cause, if the database cannot be reached.
         """
         try:
-            with self._reader.connect() as conn:
-                conn.begin()  # closing the connection rolls back
+            with self._snapshot() as conn:
                 yield conn
         except Exception as exc:
             self.may_repeat(exc, 1, 1)
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Connection]:
+        with self._reader.connect() as conn:
+            conn.begin()  # closing the connection rolls back
+            yield conn
 
     def run(self, work: Callable[[Connection], T], *, attempts: int = 8) -> T:
         """Do *work* in a transaction; on deadlocks, timeouts and lost servers do all of it again.
@@ -106,13 +111,26 @@ class Database:
         Raises StoreUnavailable, with the cause, when *attempts* are used up,
         ConfigurationError if the server refuses us, and other errors as they are.
         """
-        for attempt in range(1, attempts + 1):
+        return self._repeat(self.transaction, work, attempts)
+
+    def look(self, work: Callable[[Connection], T], *, attempts: int = 8) -> T:
+        """Do *work*, which only reads, in a transaction for reading; repeated as by :meth:`run`."""
+        return self._repeat(self._snapshot, work, attempts)
+
+    def _repeat(
+        self,
+        begin: Callable[[], AbstractContextManager[Connection]],
+        work: Callable[[Connection], T],
+        attempts: int,
+    ) -> T:
+        attempt = 0
+        while True:
+            attempt += 1
             try:
-                with self.transaction() as conn:
+                with begin() as conn:
                     return work(conn)
             except Exception as exc:
                 self.may_repeat(exc, attempt, attempts)
-        raise AssertionError("unreachable")
 
     def may_repeat(self, exc: Exception, attempt: int, attempts: int) -> None:
         """After a failed transaction: wait before the next attempt, or raise what is final."""

@@ -26,9 +26,7 @@ def finish_run(db: Database, task_id: int) -> Task:
 
 def read_verdict(db: Database, task_id: int) -> tuple[Verdict, str]:
     """What the run would say of itself now, over or not, and why."""
-    with db.read() as conn:
-        found = existing(conn, db, task_id)
-        return _decide(conn, db, found)
+    return db.look(lambda conn: _decide(conn, db, existing(conn, db, task_id)))
 
 
 def finish(conn: Connection, db: Database, task_id: int) -> Task:

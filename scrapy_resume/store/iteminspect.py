@@ -35,8 +35,8 @@ class Finding:
 
 def inspect(db: Database, tables: Iterable[ItemTable]) -> list[Finding]:
     """Compare the real tables with what *tables* declare."""
-    with db.read() as conn:
-        return [finding for table in tables for finding in _look(conn, db, table)]
+    every = list(tables)
+    return db.look(lambda conn: [one for table in every for one in _look(conn, db, table)])
 
 
 def require(db: Database, tables: Iterable[ItemTable]) -> list[Finding]:

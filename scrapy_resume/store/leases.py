@@ -18,6 +18,7 @@ from scrapy_resume import faults
 from scrapy_resume.store.claims import ClaimedShard, claim, in_lists
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.reclaim import raise_code_holds, raise_due, reap, reclaim_worker
+from scrapy_resume.store.runs import existing
 
 __all__ = [
     "ClaimedShard",
@@ -78,23 +79,18 @@ def renew(
 
 def outlook(db: Database, task_id: int, *, instance: str | None = None) -> Outlook:
     """What there is to do in a run, and for whom; *instance* is the asking one."""
-    task, shard = db.tables.task, db.tables.task_shard
-    groups = select(
-        shard.c.status,
-        shard.c.due,
-        shard.c.instance,
-        func.count(),
-        func.min(shard.c.next_run_at),
-        func.min(shard.c.lease_until),
-    ).where(shard.c.task_id == task_id)
-    with db.read() as conn:
-        state = conn.execute(
-            select(task.c.planned_at, task.c.finished_at, task.c.desired).where(
-                task.c.id == task_id
-            )
-        ).one()
-        rows = conn.execute(groups.group_by(shard.c.status, shard.c.due, shard.c.instance)).all()
-        now = db.now(conn)
+    return db.look(lambda conn: _outlook(conn, db, task_id, instance))
+
+
+def _outlook(conn: Connection, db: Database, task_id: int, instance: str | None) -> Outlook:
+    shard = db.tables.task_shard
+    groups = (shard.c.status, shard.c.due, shard.c.instance)
+    query = select(
+        *groups, func.count(), func.min(shard.c.next_run_at), func.min(shard.c.lease_until)
+    )
+    rows = conn.execute(query.where(shard.c.task_id == task_id).group_by(*groups)).all()
+    state = existing(conn, db, task_id)
+    now = db.now(conn)
     counts: dict[str, int] = {}
     for row in rows:
         counts[row.status] = counts.get(row.status, 0) + row[3]

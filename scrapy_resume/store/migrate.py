@@ -42,8 +42,7 @@ def ensure_schema(db: Database) -> None:
 
 def installed_version(db: Database) -> str | None:
     """The revision of the tables, None if there are none."""
-    with db.read() as conn:
-        return _read_version(conn, db)
+    return db.look(lambda conn: _read_version(conn, db))
 
 
 def upgrade(db: Database) -> None:
@@ -69,8 +68,7 @@ def check(db: Database) -> list[str]:
         return [f"{db.redacted_url} has no tables yet; `scrapy resume db upgrade` creates them"]
     if version != SCHEMA_VERSION:
         return [_mismatch(db, version)]
-    with db.read() as conn:
-        return [*_missing(conn, db), *_not_transactional(conn, db)]
+    return db.look(lambda conn: [*_missing(conn, db), *_not_transactional(conn, db)])
 
 
 def _mismatch(db: Database, version: str) -> str:

@@ -43,8 +43,7 @@ def find(db: Database, task_id: int, *, limit: int = 100) -> list[tuple[datetime
         .order_by(operation.c.at.desc(), operation.c.id.desc())
         .limit(limit)
     )
-    with db.read() as conn:
-        rows = [dict(row) for row in conn.execute(query).mappings()]
+    rows = db.look(lambda conn: [dict(row) for row in conn.execute(query).mappings()])
     fields = Operation.__dataclass_fields__
     return [(row["at"], Operation(**{name: row[name] for name in fields})) for row in rows]
 

@@ -154,8 +154,7 @@ def _twice(db: Database, task_id: int, batch: list[dict[str, Any]]) -> str:
     stored = select(shard.c.shard_key).where(
         and_(shard.c.task_id == task_id, shard.c.shard_key.in_(keys))
     )
-    with db.read() as conn:
-        seen = set(conn.execute(stored).scalars())
+    seen = db.look(lambda conn: set(conn.execute(stored).scalars()))
     for key in keys:
         if key in seen:
             return f"plan() yields the shard key {key!r} twice; a key names one shard of the run"

@@ -49,9 +49,8 @@ def find(db: Database, task_id: int, *, limit: int = 1000) -> list[dict[str, Any
     """The rows of a run's quarantine, in the order they came."""
     quarantine = db.tables.quarantine
     query = select(quarantine).where(quarantine.c.task_id == task_id)
-    with db.read() as conn:
-        rows = conn.execute(query.order_by(quarantine.c.id).limit(limit)).mappings()
-        return [dict(row) for row in rows]
+    query = query.order_by(quarantine.c.id).limit(limit)
+    return db.look(lambda conn: [dict(row) for row in conn.execute(query).mappings()])
 
 
 def _row(one: QuarantineRecord, at: datetime) -> dict[str, object]:

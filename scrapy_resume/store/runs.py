@@ -37,6 +37,11 @@ class Task:
 
 def find_tasks(db: Database, which: str | int | None) -> list[Task]:
     """The runs of the task named *which* and the run numbered so; all for None; newest first."""
+    return db.look(lambda conn: matching(conn, db, which))
+
+
+def matching(conn: Connection, db: Database, which: str | int | None) -> list[Task]:
+    """As :func:`find_tasks`, in the caller's transaction."""
     task = db.tables.task
     query = select(*_columns(db)).order_by(task.c.id.desc())
     if isinstance(which, int):
@@ -44,8 +49,7 @@ def find_tasks(db: Database, which: str | int | None) -> list[Task]:
     elif which is not None:
         numbered = task.c.id == (int(which) if which.isdecimal() else None)
         query = query.where((task.c.name == which) | numbered)
-    with db.read() as conn:
-        return [Task(**row) for row in conn.execute(query).mappings()]
+    return [Task(**row) for row in conn.execute(query).mappings()]
 
 
 def one(

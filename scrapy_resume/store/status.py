@@ -8,9 +8,8 @@ from typing import Any
 from sqlalchemy import case, func, select
 from sqlalchemy.engine import Connection
 
-from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.tasks import Task, find_tasks
+from scrapy_resume.store.runs import Task, existing, matching
 
 _WATERMARK = (
     "shard_no", "first_page", "last_page", "cur_page", "ahead", "failed_pages", "status",
@@ -29,24 +28,26 @@ def status(db: Database, which: str | int | None) -> dict[str, Any]:
 
     Plain values only: times are ISO text in UTC.
     """
-    found = find_tasks(db, which)
-    with db.read() as conn:
-        return {"tasks": [_describe(conn, db, task) for task in found]}
+
+    def read(conn: Connection) -> list[dict[str, Any]]:
+        return [_describe(conn, db, task) for task in matching(conn, db, which)]
+
+    return {"tasks": db.look(read)}
 
 
 def why(db: Database, task_id: int) -> dict[str, Any]:
     """What of a run is unfinished or failed: held by whom, since when, for what reason."""
-    found = [task for task in find_tasks(db, task_id) if task.id == task_id]
-    if not found:
-        raise ConfigurationError(f"there is no task {task_id}")
     shard = db.tables.task_shard
     query = select(*(shard.c[name] for name in _WHY)).where(
         shard.c.task_id == task_id, shard.c.status != "done"
     )
-    with db.read() as conn:
-        rows = [_plain(row) for row in conn.execute(query.order_by(shard.c.shard_no)).mappings()]
-        now = db.now(conn)
-    return {**_head(found[0]), "now": _text(now), "shards": rows}
+
+    def read(conn: Connection) -> dict[str, Any]:
+        head = _head(existing(conn, db, task_id))
+        rows = conn.execute(query.order_by(shard.c.shard_no)).mappings()
+        return {**head, "now": _text(db.now(conn)), "shards": [_plain(row) for row in rows]}
+
+    return db.look(read)
 
 
 def progress(db: Database, task_id: int) -> tuple[int, int | None]:
@@ -54,9 +55,10 @@ def progress(db: Database, task_id: int) -> tuple[int, int | None]:
     shard = db.tables.task_shard
     planned = func.sum(shard.c.last_page - shard.c.first_page + 1)
     open_ended = func.sum(case((shard.c.last_page.is_(None), 1), else_=0))
-    query = select(func.sum(shard.c.page_count), planned, open_ended)
-    with db.read() as conn:
-        done, total, unknown = conn.execute(query.where(shard.c.task_id == task_id)).one()
+    query = select(func.sum(shard.c.page_count), planned, open_ended).where(
+        shard.c.task_id == task_id
+    )
+    done, total, unknown = db.look(lambda conn: conn.execute(query).one())
     return _whole(done), None if unknown or total is None else int(total)
 
 

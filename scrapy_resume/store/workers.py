@@ -62,8 +62,7 @@ def live(db: Database) -> list[dict[str, Any]]:
     """The instances that have not ended, as rows."""
     table = db.tables.worker
     query = select(table).where(table.c.stopped_at.is_(None)).order_by(table.c.started_at)
-    with db.read() as conn:
-        return [dict(row) for row in conn.execute(query).mappings()]
+    return db.look(lambda conn: [dict(row) for row in conn.execute(query).mappings()])
 
 
 def _touch(db: Database, instance: str, *, load: int, ended: bool = False) -> None:

@@ -168,7 +168,10 @@ class Crawl:
 
     @property
     def tail(self) -> str:
-        return "\n".join(self.log.splitlines()[-60:])
+        """The end of the log without what Scrapy says at every start."""
+        lines = self.log.splitlines()
+        start = next((at for at, line in enumerate(lines) if "Spider opened" in line), 0)
+        return "\n".join(lines[start:][-50:])
 
     @property
     def stats(self) -> dict[str, Any]:
@@ -346,7 +349,7 @@ class Bench:
         found = check(
             self.database_url, prefix=self.prefix, served=self.served if served is None else served
         )
-        assert found == [], "\n".join(map(str, found))
+        assert found == [], "\n".join(map(str, found[:5]))
 
     def assert_complete(self, reference: Mapping[str, str], verdict: str = "complete") -> None:
         """The run is over, says so, and its items are those of *reference* (I2)."""

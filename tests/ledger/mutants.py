@@ -32,6 +32,12 @@ class NoFetch(_Without):
     hook = "fetch"
 
 
+class NoEnqueueScrape(_Without):
+    """H5: nobody sees the engine be done with a request."""
+
+    hook = "enqueue_scrape"
+
+
 class NoCallSpider(_Without):
     """H6: nobody sees the callbacks."""
 
@@ -100,7 +106,7 @@ MUTANTS: dict[str, type[Ledger]] = {"none": Ledger}
 MUTANTS |= {
     cls.__name__: cls
     for cls in (
-        NoCrawl, NoFetch, NoCallSpider, NoStartItem, NoProcessItem, NoContext, NoCatch, NoTags,
-        NoSpiderError, NoExhausted,
+        NoCrawl, NoFetch, NoEnqueueScrape, NoCallSpider, NoStartItem, NoProcessItem, NoContext,
+        NoCatch, NoTags, NoSpiderError, NoExhausted,
     )
 }  # fmt: skip

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.ledger import (
     paths_callbacks,
     paths_downloads,
+    paths_duplicates,
+    paths_errbacks,
     paths_filters,
     paths_injected,
     paths_items,
@@ -18,6 +20,8 @@ __all__ = [
     "PATHS",
     "paths_callbacks",
     "paths_downloads",
+    "paths_duplicates",
+    "paths_errbacks",
     "paths_filters",
     "paths_injected",
     "paths_items",

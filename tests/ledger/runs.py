@@ -24,7 +24,7 @@ class Run:
 
     def __init__(self, mode: str, scrapy: str, *names: str, mutant: str = "none") -> None:
         python = sys.executable if scrapy == "newest" else oldest_python()
-        self._errors: IO[str] = tempfile.TemporaryFile("w+")
+        self._errors: IO[str] = tempfile.TemporaryFile("w+")  # noqa: SIM115 (read at the end)
         self._process = subprocess.Popen(
             [python, "-m", "tests.ledger.crawls", mode, *names],
             cwd=ROOT,

@@ -2,9 +2,9 @@
 
 ``status=503`` answers so, ``fails=2`` answers 503 the first two times, ``breaks=1``
 closes the connection the first time (``breaks=9``: always), ``to=URL`` redirects,
-``once=1`` redirects to itself the first time, ``later=URL`` there from the second time,
-``refresh=URL`` is a page with a meta
-refresh, ``wait=S`` answers late, ``after=N`` sends Retry-After.
+``once=1`` redirects to itself the first time, ``later=URL`` there from the second time
+on, ``refresh=URL`` is a page with a meta refresh, ``wait=S`` answers late, ``after=N``
+sends Retry-After.
 """
 
 from __future__ import annotations

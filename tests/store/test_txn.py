@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -352,9 +353,10 @@ def test_txn_7_too_many_connections_waits_and_repeats(
     mariadb.execute("SET GLOBAL max_connections = 10")
     others: list[pymysql.connections.Connection] = []
     try:
-        with pytest.raises(pymysql.err.OperationalError):
-            while True:
+        with contextlib.suppress(pymysql.err.OperationalError):
+            while len(others) < 20:
                 others.append(mariadb.connect())
+        assert len(others) < 20
         threading.Timer(0.3, lambda: [other.close() for other in others[1:]]).start()
         assert world.commit(page(one, 1)).written == 2
     finally:

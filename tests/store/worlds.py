@@ -69,14 +69,14 @@ class World:
     def shard(self, shard_id: int) -> Any:
         """The row of a shard as it is now."""
         shard = self.db.tables.task_shard
-        with self.db.read() as conn:
-            return conn.execute(select(shard).where(shard.c.id == shard_id)).one()
+        query = select(shard).where(shard.c.id == shard_id)
+        return self.db.look(lambda conn: conn.execute(query).one())
 
     def items(self) -> dict[str, Any]:
         """The default item table: payload by key."""
         item = self.db.tables.item
-        with self.db.read() as conn:
-            rows = conn.execute(select(item.c.item_key, item.c.payload)).all()
+        query = select(item.c.item_key, item.c.payload)
+        rows = self.db.look(lambda conn: conn.execute(query).all())
         return {row.item_key: json.loads(row.payload) for row in rows}
 
     def sql(self, statement: str, **parameters: Any) -> list[Any]:
