@@ -51,6 +51,6 @@ stress: $(READY) servers ## Kill crawls again and again, for a long time
 	@$(BIN)/python -m pytest -m stress $(TESTS)
 
 clean: ## Remove .venv and all caches
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis \
+	rm -rf $(VENV) .cache build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis \
 	  .import_linter_cache .grimp_cache .coverage .coverage.* htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

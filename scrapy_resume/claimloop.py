@@ -74,6 +74,8 @@ class ClaimLoop:
             grace=settings.grace,
         )
         self.ledger = self.flow.ledger = Ledger(self.crawler, self.flow, seen_max=settings.seen_max)
+        if session.rows is not None:
+            self.flow.key_of = session.rows.key_text
         self.heartbeat = Heartbeat(self)
         self.reaper = Reaper(self, session.database)
         self.policy = PagePolicy(
@@ -211,6 +213,7 @@ class ClaimLoop:
         followed = shard.following.get(number)
         if followed is not None:
             request = followed.copy()
+            request.meta.pop("depth", None)  # DEPTH_LIMIT counts from each list page
         elif isinstance(walk, ChainWalk) and cursor.is_request(value):
             request = cursor.to_request(value, self.spider)
         else:
@@ -285,6 +288,7 @@ class ClaimLoop:
                 " their shards released", self.settings.grace, extra={"action": "grace_over"},
             )  # fmt: skip
         self._releasing = deferred_from_coro(self.flow.release_all())
+        self.ledger.abort_downloads()
 
     def _store_failed(self, error: BaseException) -> None:
         self.session.give_up(error)

@@ -50,6 +50,11 @@ class ItemRows:
         payload = json_text(fields)
         return default_row(self._source, self._item_key(item, fields, payload), payload)
 
+    def key_text(self, item: Any) -> str | None:
+        """The key of *item* as text. Raises like :meth:`row`."""
+        row = self.row(item)
+        return " / ".join(map(str, row.key if row.table is not None else row.key[1:]))
+
     def _table_of(self, item: Any) -> ItemTable | None:
         if not self._tables:
             return None

@@ -16,9 +16,11 @@ it does not know. Whatever goes past the wraps makes the page fail.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -26,10 +28,10 @@ import scrapy
 from scrapy import Request, signals
 from scrapy.core.engine import ExecutionEngine
 from scrapy.crawler import Crawler
-from scrapy.exceptions import DropItem
+from scrapy.exceptions import DropItem, IgnoreRequest
 from scrapy.http import Response
 from scrapy.utils.asyncio import is_asyncio_available
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from scrapy_resume import faults
@@ -63,6 +65,7 @@ __all__ = [
 
 _logger = logging.getLogger(__name__)
 
+_CANCELLED = (CancelledError, asyncio.CancelledError)
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -77,6 +80,7 @@ class Ledger(Arrivals):
     ) -> None:
         super().__init__(crawler, listener, seen_max)
         self._wrapped: list[tuple[Any, str, Any]] = []
+        self._aborting = False
 
     def install(self, engine: ExecutionEngine) -> None:
         """Wrap *engine*, once its spider is open; raises UnsupportedScrapy."""
@@ -114,6 +118,16 @@ class Ledger(Arrivals):
             self._crawler.signals.disconnect(self._spider_error, signals.spider_error)
         self._wrapped.clear()
         self.forget()
+
+    def abort_downloads(self) -> None:
+        """Cancel what is being downloaded for pages, so that a closing engine need not wait.
+
+        Their pages fail and are read again by whoever has their shard next.
+        """
+        self._aborting = True
+        for visit in list(self._visits.values()):
+            if visit.download is not None:
+                visit.download.cancel()
 
     # The wraps, in the order in which a request meets them.
 
@@ -158,7 +172,9 @@ class Ledger(Arrivals):
         visit.fetched = True
         CURRENT.set(visit.place)
         try:
-            return fetch(request, *args).addCallback(self._fetched, visit)
+            download = fetch(request, *args)
+            visit.download = download.addCallbacks(self._fetched, self._not_fetched, (visit,))
+            return visit.download
         finally:
             CURRENT.set(None)
 
@@ -166,6 +182,11 @@ class Ledger(Arrivals):
         if isinstance(result, Request) and not visit.called:  # else code fetched it again
             self._continued[result] = visit
         return result
+
+    def _not_fetched(self, failure: Failure) -> Failure:
+        if self._aborting and isinstance(failure.value, _CANCELLED):
+            raise IgnoreRequest("the crawl was stopped") from failure.value
+        return failure
 
     def _enqueue_scrape(
         self,
@@ -179,7 +200,7 @@ class Ledger(Arrivals):
             return enqueue_scrape(result, request)
         if id(result) in self._results and isinstance(result, Response):
             result = result.copy()  # one response for two requests: tell them apart
-        visit.result = result
+        visit.result, visit.download = result, None
         self._results[id(result)] = visit
         before = CURRENT.get()
         CURRENT.set(visit.place)
@@ -271,7 +292,8 @@ class Ledger(Arrivals):
             raise
         except Exception as exc:
             page.items_failed += 1
-            page.add_trouble(trouble_from(Where.ITEM, exc, url=place.url))
+            trouble = trouble_from(Where.ITEM, exc, url=place.url)
+            page.add_trouble(replace(trouble, item_key=self._listener.item_key(item)))
             raise
         except BaseException as exc:
             page.items_failed += 1

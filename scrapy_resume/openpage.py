@@ -198,5 +198,8 @@ class PageListener(Protocol):
         request was refused on its way to the scheduler.
         """
 
+    def item_key(self, item: Any) -> str | None:
+        """The key of an item that failed in a pipeline, if it has one; must not raise."""
+
     def closing(self) -> None:
         """The engine begins to close: queued requests will not be asked for any more."""

@@ -88,6 +88,7 @@ class PageFlow:
         self.ledger: Ledger
         self._spider, self._committer = spider, committer
         self._hold_records, self._wake, self._inc = hold_records, wake, inc_stat
+        self.key_of: Callable[[Any], str | None] | None = None
         self._on_stop, self._grace = stopped, grace
         self._end_statuses = frozenset(int(status) for status in spider.end_statuses)
 
@@ -204,6 +205,15 @@ class PageFlow:
             shard.waiting.pop(number).callback(None)
         self._committer.consider()
         return durable
+
+    def item_key(self, item: Any) -> str | None:
+        """The key a failed item would be stored under, for its record in quarantine."""
+        if self.key_of is None:
+            return None
+        try:
+            return self.key_of(item)
+        except Exception:
+            return None
 
     # Inside
 

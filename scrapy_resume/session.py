@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from scrapy.exceptions import CloseSpider
 from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.misc import load_object
+from twisted.internet.defer import CancelledError
 
 from scrapy_resume import faults
 from scrapy_resume.claimloop import ClaimLoop
@@ -147,6 +148,8 @@ class Session:
             self.refuse(error)
         except CloseSpider:
             raise
+        except CancelledError:  # without asyncio: the engine stops, and would log an error
+            return
         except Exception as error:  # of plan(), start() or warm_up(): Scrapy shows the traceback
             self.crawler.stats.set_value("resume/error", f"{type(error).__name__}: {error}")
             raise

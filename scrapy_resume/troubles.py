@@ -97,6 +97,7 @@ def retry_after(response: Response) -> float | None:
 
 def safe_text(text: str) -> str:
     """*text* shortened, its URLs without user, password and query values."""
+    text = text[: 10 * _LONGEST]
     return _URL.sub(lambda match: _without_secrets(match[0], _ANY), text)[:_LONGEST]
 
 

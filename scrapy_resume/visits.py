@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from scrapy import Request
 from scrapy.http import Response
 from scrapy.utils.asyncgen import as_async_generator
+from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from scrapy_resume.cancellation import Interrupted
@@ -37,7 +38,7 @@ class Visit:
     """
 
     __slots__ = (
-        "asked_again", "called", "cause", "error", "exhausted", "fetched", "is_list", "page",
+        "asked_again", "called", "cause", "download", "error", "exhausted", "fetched", "is_list", "page",
         "request", "result",
     )  # fmt: skip
 
@@ -46,6 +47,7 @@ class Visit:
         self.request = request
         self.is_list = is_list
         self.result: Response | Failure | None = None
+        self.download: Deferred[Any] | None = None
         self.fetched = False
         self.called = False
         self.exhausted = False

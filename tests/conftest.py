@@ -20,8 +20,7 @@ def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDB]:
     server = MariaDB(tmp_path_factory.mktemp("mariadb"))
     server.start()
     yield server
-    server.thaw()
-    server.kill()
+    server.discard()
 
 
 @pytest.fixture(scope="session")
@@ -30,8 +29,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
     server = Redis(tmp_path_factory.mktemp("redis"))
     server.start()
     yield server
-    server.thaw()
-    server.kill()
+    server.discard()
 
 
 @pytest.fixture

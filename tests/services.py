@@ -7,11 +7,13 @@ only processes started here are stopped. A server that cannot be had fails the r
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -39,7 +41,7 @@ class Service:
         self.process: subprocess.Popen[bytes] | None = None
         home.mkdir(parents=True, exist_ok=True)
         self.log = home / f"{self.name}.log"
-        atexit.register(self.kill)
+        atexit.register(self.discard)
 
     def command(self) -> list[str]:
         raise NotImplementedError
@@ -52,8 +54,9 @@ class Service:
         assert self.process is None or self.process.poll() is not None, "it runs already"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command(), stdout=log, stderr=log, cwd=self.home, start_new_session=True
-            )
+                self.command(), stdout=log, stderr=log, cwd=self.home, start_new_session=True,
+                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            )  # fmt: skip
         deadline = time.monotonic() + START_TIMEOUT
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -74,6 +77,10 @@ class Service:
             self.process.kill()
             self.process.wait(START_TIMEOUT)
 
+    def discard(self) -> None:
+        """Kill it and delete what it kept."""
+        self.kill()
+
     def freeze(self) -> None:
         """SIGSTOP: it keeps its connections and answers nothing."""
         self._signal(signal.SIGSTOP)
@@ -92,15 +99,15 @@ class MariaDB(Service):
 
     name = "mariadb"
 
-    def __init__(self, home: Path, *options: str) -> None:
+    def __init__(self, home: Path, *options: str, host: str = "127.0.0.1") -> None:
         super().__init__(home)
+        self.host = host
         self.options = options
         self.data = _scratch(home) / "data"
         # The path of a Unix socket has a limit of about 100 characters.
         self.socket = Path(tempfile.gettempdir()) / f"resume-{_RUN_TOKEN}-{self.port}.sock"
         if not self.data.exists():
             shutil.copytree(initialised_data(), self.data)
-            atexit.register(shutil.rmtree, self.data.parent, ignore_errors=True)
 
     def command(self) -> list[str]:
         user = ["--user=root"] if os.geteuid() == 0 else []
@@ -131,9 +138,10 @@ class MariaDB(Service):
             return False
         return True
 
-    def kill(self) -> None:
-        super().kill()
+    def discard(self) -> None:
+        super().discard()
         self.socket.unlink(missing_ok=True)
+        shutil.rmtree(self.data.parent, ignore_errors=True)
 
     def connect(self, database: str | None = None) -> pymysql.connections.Connection:
         """A connection of the driver, for what the product itself must not do."""
@@ -154,7 +162,8 @@ class MariaDB(Service):
 
     def url(self, database: str, *, port: int | None = None, user: str = "root") -> str:
         """The address of *database*; *port* of a proxy in front of the server."""
-        return f"mysql+pymysql://{user}@{self.host}:{port or self.port}/{database}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"mysql+pymysql://{user}@{host}:{port or self.port}/{database}"
 
     def connections(self) -> int:
         """How many clients are connected, the asking one not counted."""
@@ -196,13 +205,18 @@ class Redis(Service):
         )
 
 
+def _die_with_parent() -> None:
+    """Have the kernel kill this process when the tests end, however they end."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
 def _scratch(home: Path) -> Path:
     """Where a server's data goes: memory if there is room, since the tests kill processes and
     never the machine; a loaded disk would only make them slow."""
     memory = Path("/dev/shm")
     if os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2 << 30:
         return Path(tempfile.mkdtemp(prefix="resume-mariadb-", dir=memory))
-    return home
+    return Path(tempfile.mkdtemp(prefix="data-", dir=home))
 
 
 def free_port() -> int:

@@ -80,6 +80,9 @@ class Database:
         )
         return cls(engine, prefix)
 
+    def __repr__(self) -> str:
+        return f"<Database {self.redacted_url}>"
+
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """A write transaction: committed at the end, rolled back on any error."""

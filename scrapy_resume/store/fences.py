@@ -90,9 +90,11 @@ def fence(
     The caller's *position* may be old, after a reply that was lost or in a replay: then
     the row's own is taken, under its lock, and pages that it has are not repeated.
     """
-    folded = fold(position, records, left_out)
-    if _write(conn, db, token, shard_id, position.version, folded, now):
-        return folded
+    if not any(isinstance(record, PageFailure) for record in records):
+        folded = fold(position, records, left_out)
+        if _write(conn, db, token, shard_id, position.version, folded, now):
+            return folded
+    # Rare: a held page changes the position without a new version, so that the row's counts.
     shard = db.tables.task_shard
     row = conn.execute(select(shard).where(shard.c.id == shard_id).with_for_update()).first()
     if row is None or row.fencing_token != token:

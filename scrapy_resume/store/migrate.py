@@ -8,6 +8,7 @@ apart without it.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -95,7 +96,9 @@ def _migration_lock(conn: Connection, db: Database) -> Iterator[None]:
     if db.dialect == "sqlite":  # BEGIN IMMEDIATE is the lock, and SQLite's DDL is transactional
         yield
         return
-    name = {"name": f"scrapy_resume:{db.prefix}migrate"[:64], "wait": _LOCK_WAIT}
+    # The server has one space of lock names, of 64 characters, for all its databases.
+    place = hashlib.sha256(f"{db.engine.url.database}/{db.prefix}".encode()).hexdigest()[:32]
+    name = {"name": f"scrapy_resume:migrate:{place}", "wait": _LOCK_WAIT}
     if conn.execute(text("SELECT GET_LOCK(:name, :wait)"), name).scalar() != 1:
         raise StoreUnavailable(
             f"another process has been migrating {db.redacted_url} for {_LOCK_WAIT} s"

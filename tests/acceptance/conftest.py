@@ -11,6 +11,7 @@ import pytest
 from example_project.site import Site
 
 from tests.acceptance.forkserver import ForkServer
+from tests.acceptance.gauntlet import Tally
 from tests.acceptance.harness import ROOT, Bench
 from tests.services import MariaDB
 
@@ -90,3 +91,17 @@ def reference(tmp_path_factory: pytest.TempPathFactory, forks: ForkServer | None
         return dict(known[key])
 
     return run
+
+
+_tally = Tally()
+
+
+@pytest.fixture(scope="session")
+def tally() -> Tally:
+    """Counts the kills of a test run; shown at its end."""
+    return _tally
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _tally.counts:
+        terminalreporter.write_line(str(_tally))

@@ -388,9 +388,9 @@ class Bench:
                 crawl.kill()
 
 
-def wait_until(true: Any, timeout: float = 20.0) -> None:
-    """Wait until *true()* holds. Raises AssertionError after *timeout* seconds."""
+def wait_until(true: Any, timeout: float = 20.0, interval: float = 0.01) -> None:
+    """Wait until *true()* holds, asked every *interval* seconds. Raises AssertionError."""
     deadline = time.monotonic() + timeout
     while not true():
         assert time.monotonic() < deadline, f"it did not happen in {timeout} s"
-        time.sleep(0.01)
+        time.sleep(interval)

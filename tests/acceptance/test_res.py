@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.conftest import Reference
-from tests.acceptance.harness import CHAIN, DETAILS, NUMBERED, Bench, wait_until
+from tests.acceptance.harness import CHAIN, NUMBERED, Bench, wait_until
 
 ONE_BY_ONE: dict[str, Any] = {
     "RESUME_PAGES_IN_FLIGHT": 1,
@@ -326,22 +326,3 @@ def test_res_8_a_limit_never_cuts_a_page_in_half(
         bench.crawl()
     bench.assert_complete(reference(spider))
     assert set(asked) == set(range(1, 13)) - done
-
-
-def test_a_list_page_is_not_done_while_a_detail_of_it_is_pending(
-    bench: Bench, reference: Reference
-) -> None:
-    bench.write(DETAILS)
-    held = bench.site.behave(path="/item/k015", hold=True)
-    crawl = bench.start(RESUME_SHARDS=1, RESUME_PAGES_IN_FLIGHT=2)
-    held.wait()
-    wait_until(lambda: bench.committed() >= {1, 3, 4})
-    crawl.kill()
-    bench.site.heal()
-    bench.assert_sound()
-    assert (bench.shards[0]["cur_page"], bench.shards[0]["ahead"]) == (1, "3-4")
-    assert not set(bench.served[2]) & set(bench.items)
-    with bench.requests() as asked:
-        bench.crawl()
-    bench.assert_complete(reference(DETAILS))
-    assert not {1, 3, 4} & set(asked)

@@ -15,6 +15,30 @@ from tests.acceptance.harness import CHAIN, DETAILS, NUMBERED, Bench
 from tests.acceptance.test_res import ONE_BY_ONE
 
 REUSED = """\
+class Rows(Chain):
+    name = 'rows'
+
+    def parse(self, response):
+        item = {}
+        for output in super().parse(response):
+            if isinstance(output, dict):
+                item.update(output)
+                yield item
+                item["title"] = "changed afterwards"
+            else:
+                yield output
+"""
+
+
+def test_an_item_object_that_the_spider_fills_again_is_copied_on_arrival(
+    sqlite_bench: Bench, reference: Reference
+) -> None:
+    sqlite_bench.write(REUSED)
+    sqlite_bench.crawl()
+    sqlite_bench.assert_complete(reference(CHAIN))
+
+
+CHANGED = """\
 class Rows(Numbered):
     name = 'rows'
 
@@ -31,11 +55,11 @@ class Rows(Numbered):
 """
 
 
-def test_an_item_object_that_the_spider_uses_again_was_copied_on_arrival(
+def test_an_item_object_that_the_spider_changes_later_was_copied(
     sqlite_bench: Bench, reference: Reference
 ) -> None:
     """The pages are still open, and so not stored, when the spider changes their items."""
-    sqlite_bench.write(REUSED)
+    sqlite_bench.write(CHANGED)
     sqlite_bench.crawl()
     sqlite_bench.assert_complete(reference(CHAIN))
 

@@ -58,7 +58,7 @@ def test_txn_1_a_lock_wait_timeout_undoes_the_whole_page(
             waiting.update(mariadb.execute(WAITING))
             return len(waiting) >= 2
 
-        wait_until(waited_twice)
+        wait_until(waited_twice, interval=0.2)  # the server shows news once in 0.1 s
         assert bench.watermark == 6
         titles = "SELECT title FROM book WHERE `key` IN ('k061', 'k062', 'k065')"
         assert set(mariadb.execute(titles, database=mariadb_name)) == {("old",)}

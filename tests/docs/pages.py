@@ -68,9 +68,10 @@ def rows(text: str) -> list[list[str]]:
 
 
 def sides(diff: str) -> tuple[list[str], list[str]]:
-    """What a diff block takes away and what it adds."""
+    """The lines that a diff block takes away, and those that it adds."""
     lines = diff.splitlines()
-    return ([line[1:] for line in lines if line[:1] == sign] for sign in "-+")  # type: ignore[return-value]
+    taken, added = ([line[1:] for line in lines if line[:1] == sign] for sign in "-+")
+    return taken, added
 
 
 def applied(diff: str, *, old: bool = False) -> str:

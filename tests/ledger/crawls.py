@@ -33,7 +33,7 @@ REACTORS = {
     "epoll": "twisted.internet.epollreactor.EPollReactor",
     "reactorless": None,
 }
-HANGS_AFTER = 10.0  # seconds
+HANGS_AFTER = 30.0  # seconds
 
 
 def settings_for(mode: str) -> dict[str, Any]:

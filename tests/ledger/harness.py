@@ -146,6 +146,9 @@ class Recorder:
     def closing(self) -> None:
         self.closings += 1
 
+    def item_key(self, item: Any) -> str | None:
+        return None
+
     def _outstanding(self, number: int) -> list[str]:
         engine = self.crawler.engine
         busy = [r for r in engine._slot.inprogress if page_of(r) == number]

@@ -225,7 +225,7 @@ class CloseSpiderWithQueuedRequests(PathSpider):
     def parse(self, response: Response) -> Any:
         yield self.item(response)
         for number in range(3):
-            yield self.detail(response, f"d{number}", "wait=0.1")
+            yield self.detail(response, f"d{number}", "wait=0.3")
 
     def parse_detail(self, response: Response) -> Any:
         yield self.item(response)

@@ -72,7 +72,7 @@ class DuplicateOfPageInFlight(PathSpider):
 
     def parse(self, response: Response) -> Any:
         number = page_of(response)
-        url = self.url(0, "shared", "wait=0.3")
+        url = self.url(0, "shared", "wait=0.5")
         yield Request(url, self.shared, cb_kwargs={"page": number})
 
     def shared(self, response: Response, page: int) -> Any:

@@ -89,19 +89,26 @@ class CrawlInDownloaderMiddleware(PathSpider):
 class CrawlAfterCallback(PathSpider):
     """Work that outlives its page belongs to no page; it is told once."""
 
-    def parse(self, response: Response) -> Any:
-        call_later(0.3, self.crawl_late)
-        yield self.item(response)
-
-    def crawl_late(self) -> None:
-        self.crawler.engine.crawl(Request(self.url(0, "late"), self.nothing))
-
-    def nothing(self, response: Response) -> None:
-        self.open_end = True
+    crawled = False
 
     async def start(self) -> Any:
         yield self.open(1)
-        await sleep(0.5)
+        while not self.crawled:
+            await sleep(0.01)
+
+    def parse(self, response: Response) -> Any:
+        call_later(0, self.crawl_late)
+        yield self.item(response)
+
+    def crawl_late(self) -> None:
+        if self.crawler.recorder.closed[1]:
+            self.crawled = True
+            self.crawler.engine.crawl(Request(self.url(0, "late"), self.nothing))
+        else:
+            call_later(0.01, self.crawl_late)
+
+    def nothing(self, response: Response) -> None:
+        return None
 
 
 class Inline(PathSpider):

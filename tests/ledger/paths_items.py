@@ -8,6 +8,7 @@ from typing import Any
 
 import scrapy
 from scrapy import signals
+from scrapy.crawler import Crawler
 from scrapy.exceptions import DropItem
 from scrapy.http import Response
 from scrapy.logformatter import LogFormatter
@@ -192,16 +193,32 @@ class LogFormatterRaises(PathSpider):
         yield self.detail(response)
 
 
+class Outliving:
+    """Holds the item named "late" until page 1 is closed."""
+
+    def __init__(self, crawler: Crawler) -> None:
+        self.crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Outliving:
+        return cls(crawler)
+
+    async def process_item(self, item: Any) -> Any:
+        while item["name"] == "late" and not self.crawler.recorder.closed[1]:
+            await sleep(0.01)
+        return item
+
+
 @path(decision="failed", troubles=("page:code:PageError",), items=2)
 class ItemOutlivesPage(PathSpider):
     """An item handed to the pipelines and not awaited: the audit finds it."""
 
-    custom_settings = {"ITEM_PIPELINES": {First: 100}}
+    custom_settings = {"ITEM_PIPELINES": {Outliving: 100}}
     untidy = True
 
     def parse(self, response: Response) -> Any:
         engine = self.crawler.engine
-        item = {"page": 0, "name": "slow"}
+        item = {"page": 0, "name": "late"}
         sent = deferred_from_coro(engine.scraper.start_itemproc_async(item, response=response))
         sent.addBoth(lambda _: engine._slot.nextcall.schedule())
         yield self.item(response)

@@ -1,0 +1,7 @@
+"""The bench of the acceptance tests."""
+
+from __future__ import annotations
+
+from tests.acceptance.conftest import forks, pytest_terminal_summary, reference, tally
+
+__all__ = ["forks", "pytest_terminal_summary", "reference", "tally"]
