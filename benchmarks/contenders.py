@@ -20,6 +20,7 @@ from benchmarks.pages import ROWS
 ROOT = Path(__file__).parents[1]
 TUNED = {"CONCURRENT_ITEMS": "4"}
 """What the add-on tunes; plain Scrapy is given it too."""
+TIMEOUT = 600.0  # seconds until a crawl counts as hung
 SUITE = {"ADDONS": '{"scrapy_resume.ResumeAddon": 500}', "RESUME_PROGRESS": "False"}
 
 
@@ -69,13 +70,16 @@ class Crawl:
 
 @dataclass(frozen=True)
 class Measure:
-    """One crawl. Seconds of clock and CPU from the first page to the idle spider; the
-    same from the start of the process to the first page; *rss* in KiB."""
+    """One crawl: seconds by the clock and of CPU from the first page to the idle spider.
+
+    *opened* and *first* are the same two, from the start of the process to the open spider
+    and to the first page. *rss* is in KiB.
+    """
 
     seconds: float
     cpu: float
-    start_seconds: float
-    start_cpu: float
+    opened: tuple[float, float]
+    first: tuple[float, float]
     rss: int
 
 
@@ -91,6 +95,7 @@ def run(
 ) -> tuple[Measure, str]:
     """Crawl in a new process with this *home*; also returns what it wrote to stderr."""
     path = home / "report.json"
+    path.unlink(missing_ok=True)
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
@@ -105,7 +110,11 @@ def run(
     )
     if crawl.cores:
         os.sched_setaffinity(process.pid, crawl.cores)
-    errors = process.communicate()[1]
+    try:
+        errors = process.communicate(timeout=TIMEOUT)[1]
+    except subprocess.TimeoutExpired:
+        process.kill()
+        errors = process.communicate()[1]
     report: dict[str, Any] = {}
     with suppress(OSError):
         report = json.loads(path.read_text("utf-8"))
@@ -131,11 +140,11 @@ def _did_it(contender: Contender, crawl: Crawl, report: dict[str, Any]) -> bool:
 
 
 def _measured(report: dict[str, Any], started: float) -> Measure:
-    first, last = report["first"], report["last"]
+    opened, first, last = (report[name] for name in ("opened", "first", "last"))
     return Measure(
         seconds=last["clock"] - first["clock"],
         cpu=last["cpu"] - first["cpu"],
-        start_seconds=first["clock"] - started,
-        start_cpu=first["cpu"],
+        opened=(opened["clock"] - started, opened["cpu"]),
+        first=(first["clock"] - started, first["cpu"]),
         rss=report["rss"],
     )

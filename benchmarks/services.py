@@ -10,8 +10,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.contenders import ROOT
+
+if TYPE_CHECKING:
+    from tests.services import MariaDB
 
 DATABASES = ("sqlite", "mariadb")
 
@@ -38,7 +42,7 @@ class Databases(ExitStack):
     def __init__(self) -> None:
         super().__init__()
         self._numbers = itertools.count(1)
-        self._mariadb = None
+        self._mariadb: MariaDB | None = None
 
     @contextmanager
     def fresh(self, kind: str | None) -> Iterator[str]:
@@ -54,7 +58,7 @@ class Databases(ExitStack):
         finally:
             server.execute(f"DROP DATABASE {name}")
 
-    def _server(self):
+    def _server(self) -> MariaDB:
         if self._mariadb is None:
             from tests.services import MariaDB  # other contenders do without a server
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -23,6 +24,8 @@ from benchmarks.report import Comparison, circumstances, markdown
 from benchmarks.services import DATABASES, Databases, local_site
 
 RESULTS = Path(__file__).parent / "results"
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "speed.md"
+_TABLE = re.compile(r"(?<=<!-- result -->\n\n).*?(?=\n<!-- end of result -->)", re.DOTALL)
 BAR = 1.0
 """What the suite must reach of the speed of plain Scrapy as it comes."""
 REQUESTS = {"list": 1, "details": 1 + ROWS["details"]}
@@ -87,6 +90,8 @@ def _write(directory: Path, comparisons: Sequence[Comparison], table: str) -> No
     result = {"measured_on": circumstances(), "bar": BAR, "ratios": lines}
     (directory / "speed.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     (directory / "speed.md").write_text(table, "utf-8")
+    if directory == RESULTS:
+        PAGE.write_text(_TABLE.sub(lambda _: table, PAGE.read_text("utf-8")), "utf-8")
 
 
 def _cores(pin: bool) -> tuple[frozenset[int], frozenset[int]]:

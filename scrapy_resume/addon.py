@@ -7,6 +7,7 @@ It never overrides an entry that the user made. What it sets::
     SPIDER_MIDDLEWARES["scrapy_resume.spidermiddlewares.PageMiddleware"] = 0
     ITEM_PIPELINES["scrapy_resume.pipelines.UpsertPipeline"] = 1000
     CONCURRENT_ITEMS = 4   # Scrapy starts this many tasks for every response
+    LOG_FORMATTER = "scrapy_resume.logformatter.QuietLogFormatter"
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ COMPONENTS = {
     "ITEM_PIPELINES": ("scrapy_resume.pipelines.UpsertPipeline", 1000),
 }
 CONCURRENT_ITEMS = 4
+LOG_FORMATTER = "scrapy_resume.logformatter.QuietLogFormatter"
 _ADDON = 15
 
 
@@ -43,6 +45,7 @@ class ResumeAddon:
         for setting, (path, order) in COMPONENTS.items():
             settings.setdefault_in_component_priority_dict(setting, load_object(path), order)
         settings.set("CONCURRENT_ITEMS", CONCURRENT_ITEMS, "addon")
+        settings.set("LOG_FORMATTER", LOG_FORMATTER, "addon")
 
     def _wrap_scheduler(self, settings: BaseSettings) -> None:
         inner = settings["SCHEDULER"]

@@ -73,7 +73,9 @@ class ClaimLoop:
             stopped=self._stopped,
             grace=settings.grace,
         )
-        self.ledger = self.flow.ledger = Ledger(self.crawler, self.flow, seen_max=settings.seen_max)
+        self.ledger = self.flow.ledger = Ledger(
+            self.crawler, self.flow, seen_max=settings.seen_max, waitless=session.pipeline
+        )
         if session.rows is not None:
             self.flow.key_of = session.rows.key_text
         self.heartbeat = Heartbeat(self)
@@ -171,8 +173,12 @@ class ClaimLoop:
             await self.wakeup.wait(self.settings.heartbeat)
 
     async def _claim(self) -> None:
-        """Fill up with shards, if there is room and the last claim found some."""
-        free = self.settings.shards - len(self.flow.shards)
+        """Fill up with shards, if there is room and the last claim found some.
+
+        A shard that only waits for its last pages no longer counts: the next one may start.
+        """
+        opening = sum(shard.walk.opening for shard in self.flow.shards.values())
+        free = self.settings.shards - opening
         if self._empty_claim or free < max(1, self.settings.shards // 4) or self.flow.stopping:
             return
         assert self.task is not None

@@ -29,7 +29,7 @@ class ItemRows:
         self._source: str = spider.name
         key = getattr(spider, "item_key", None)
         self._key = (key,) if isinstance(key, str) else tuple(key or ())
-        self._make_key = getattr(spider, "make_item_key", None)
+        self._make_key = _own_key_maker(spider)
         self._tables = _tables(getattr(spider, "item_table", None))
 
     @property
@@ -69,16 +69,21 @@ class ItemRows:
             return str(made)
         if not self._key:
             return hashlib.sha256(payload.encode()).hexdigest()
-        parts = [_key_part(fields, name) for name in self._key]
-        return parts[0] if len(parts) == 1 else json.dumps(parts, ensure_ascii=False)
+        if len(self._key) == 1:
+            return _key_part(fields, self._key[0])
+        return json.dumps([_key_part(fields, name) for name in self._key], ensure_ascii=False)
+
+
+def _own_key_maker(spider: Any) -> Any:
+    """The spider's ``make_item_key``, unless it is the mixin's, which knows no key."""
+    maker = getattr(spider, "make_item_key", None)
+    inherited = getattr(maker, "__module__", "") == "scrapy_resume.mixins"
+    return None if inherited else maker
 
 
 def json_text(value: Any) -> str:
     """*value* as JSON text: sorted keys, non-ASCII kept; NaN and infinities are refused."""
-    return json.dumps(
-        value, ensure_ascii=False, allow_nan=False, sort_keys=True,
-        separators=(",", ":"), default=_plain,
-    )  # fmt: skip
+    return _ENCODER.encode(value)
 
 
 def column_value(name: str, value: Any) -> Any:
@@ -139,3 +144,8 @@ def _tables(declared: Any) -> dict[type, ItemTable]:
         f"item_table is {type(declared).__name__}; allowed is an ItemTable or a dict from item"
         " class to ItemTable"
     )
+
+
+_ENCODER = json.JSONEncoder(
+    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"), default=_plain
+)

@@ -30,7 +30,9 @@ from scrapy.core.engine import ExecutionEngine
 from scrapy.crawler import Crawler
 from scrapy.exceptions import DropItem, IgnoreRequest
 from scrapy.http import Response
+from scrapy.utils.asyncgen import as_async_generator
 from scrapy.utils.asyncio import is_asyncio_available
+from scrapy.utils.defer import aiter_errback
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
@@ -65,6 +67,7 @@ __all__ = [
 
 _logger = logging.getLogger(__name__)
 
+_TURN = 64  # outputs
 _CANCELLED = (CancelledError, asyncio.CancelledError)
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -72,13 +75,22 @@ _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 class Ledger(Arrivals):
     """Counts the requests of open pages and tells *listener* when a page is complete.
 
-    *seen_max* bounds the memory of committed pages' request fingerprints.
+    *seen_max* bounds the memory of committed pages' request fingerprints. *waitless* is a
+    pipeline that never waits: where it is the only one, a page's outputs are handled one
+    after the other instead of by ``CONCURRENT_ITEMS`` tasks for every response.
     """
 
     def __init__(
-        self, crawler: Crawler, listener: PageListener, *, seen_max: int = 100_000
+        self,
+        crawler: Crawler,
+        listener: PageListener,
+        *,
+        seen_max: int = 100_000,
+        waitless: object | None = None,
     ) -> None:
         super().__init__(crawler, listener, seen_max)
+        self._waitless = waitless
+        self._direct: Callable[[Any], Coroutine[Any, Any, Any]] | None = None
         self._wrapped: list[tuple[Any, str, Any]] = []
         self._aborting = False
 
@@ -88,6 +100,10 @@ class Ledger(Arrivals):
         for owner, name, parameters, _ in hooks:
             _check(owner, name, parameters)
         self.needs_tags = not is_asyncio_available()
+        if self.needs_tags or not _is_only_pipeline(engine.scraper.itemproc, self._waitless):
+            hooks = [hook for hook in hooks if hook[3] != self._handle_output]
+        else:
+            self._direct = getattr(self._waitless, "process_item", None)
         for owner, name, _, hook in hooks:
             original = getattr(owner, name)
             self._wrapped.append((owner, name, original))
@@ -106,6 +122,12 @@ class Ledger(Arrivals):
             (downloader, "fetch", ("request",), self._fetch),
             (scraper, "enqueue_scrape", ("result", "request"), self._enqueue_scrape),
             (scraper, "call_spider_async", ("result", "request"), self._call_spider),
+            (
+                scraper,
+                "handle_spider_output_async",
+                ("result", "request", "response"),
+                self._handle_output,
+            ),
             (scraper, "start_itemproc_async", ("item", "response"), self._start_item),
             (pipelines, "process_item_async", ("item",), self._process_item),
         ]
@@ -251,6 +273,28 @@ class Ledger(Arrivals):
             page.callback_done = True
             self._read(page)
 
+    async def _handle_output(
+        self,
+        handle: Callable[[Output, Request, Any], Coroutine[Any, Any, None]],
+        result: Output,
+        request: Request,
+        response: Response | Failure,
+    ) -> None:
+        """Instead of ``scraper.handle_spider_output_async``, where no pipeline ever waits."""
+        if request not in self._visits:
+            return await handle(result, request, response)
+        engine = self._crawler.engine
+        scraper, handled = engine.scraper, 0
+        outputs = as_async_generator(result)
+        async for output in aiter_errback(outputs, scraper.handle_spider_error, request, response):
+            if isinstance(output, Request):
+                engine.crawl(output)
+            elif output is not None:
+                await scraper.start_itemproc_async(output, response=response)
+            handled += 1
+            if handled % _TURN == 0:
+                await asyncio.sleep(0)  # let others have a turn, however long the page is
+
     async def _start_item(
         self, start_item: Callable[..., Coroutine[Any, Any, None]], item: Any, *, response: Any
     ) -> None:
@@ -286,7 +330,7 @@ class Ledger(Arrivals):
         if page is None:
             return await process_item(item)
         try:
-            output = await process_item(item)
+            output = await (self._direct or process_item)(item)
         except DropItem:
             page.items_dropped += 1
             raise
@@ -310,6 +354,12 @@ class Ledger(Arrivals):
         visit = self._results.get(id(response))
         if visit is not None:
             visit.fail(failure.value)
+
+
+def _is_only_pipeline(itemproc: Any, pipeline: object | None) -> bool:
+    methods = list(getattr(itemproc, "methods", {}).get("process_item", ()))
+    owners = [getattr(method, "__self__", None) for method in methods]
+    return pipeline is not None and owners == [pipeline]
 
 
 def _check(owner: Any, name: str, parameters: tuple[str, ...]) -> None:

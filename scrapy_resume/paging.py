@@ -193,6 +193,11 @@ class Walk(ABC):
         return [Hold(number, trouble, tries)]
 
     @property
+    def opening(self) -> bool:
+        """Whether more pages of the shard may still be opened, now or later."""
+        return self.failure is None and (bool(self.ready) or self._fresh() is not None)
+
+    @property
     def idle(self) -> bool:
         """Nothing is being read and nothing may be opened: :meth:`result` is the last word."""
         return not self._slots_taken() and (self.failure is not None or self._fresh() is None)

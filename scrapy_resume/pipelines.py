@@ -56,6 +56,7 @@ class UpsertPipeline:
             return
         try:
             self._rows = session.rows = ItemRows(session.crawler.spider)
+            session.pipeline = self
             session.flush_loose_rows = self.flush
         except ResumeError as error:
             session.refuse(error)

@@ -55,6 +55,7 @@ class Session:
         self._commits: StoreThread | None = None
         self._refusal: ConfigurationError | None = None
         self.rows: ItemRows | None = None
+        self.pipeline: object | None = None
         self.flush_loose_rows: Callable[[], Awaitable[None]] | None = None
         self.verdict: str | None = None
         self._prepared = self._ended = self._told = False

@@ -83,6 +83,10 @@ class OpenEndedWalk(Walk):
             number += 1
         return number if number <= self._top + self.policy.stop_on_empty else None
 
+    @property
+    def opening(self) -> bool:
+        return not self._ended
+
     def _slots_taken(self) -> int:
         # Empty pages wait for later ones to be judged and must not keep them from being read.
         return len(self.in_flight) - len(self._trailing)
@@ -201,6 +205,13 @@ class ChainWalk(Walk):
         number = max([self._submitted, *self.in_flight]) + 1
         past_end = self._last is not None and number > self._last
         return None if self.held or past_end or number not in self._cursors else number
+
+    @property
+    def opening(self) -> bool:
+        opened = max([self._submitted, *self.in_flight])
+        return (
+            self.failure is None and not self.held and (self._last is None or opened < self._last)
+        )
 
     def read(self, number: int, next_cursor: str | None, end_reason: str | None) -> None:
         if next_cursor is None:

@@ -64,12 +64,10 @@ def connect_args(url: URL, network_timeout: float) -> dict[str, Any]:
         return {"timeout": BUSY_TIMEOUT, "isolation_level": None, "check_same_thread": False}
     args: dict[str, Any] = {
         # PyMySQL would encode a text as Latin-1; servers take passwords as UTF-8.
-        "password": (url.password or "").encode(),
+        "password": str(url.password or "").encode(),
         "connect_timeout": CONNECT_TIMEOUT,
         "read_timeout": network_timeout,
         "write_timeout": network_timeout,
-        # As bytes, since the driver would make Latin-1 of a text.
-        "password": str(url.password or "").encode(),
         # A TLS context costs 20 ms of CPU at every connect, so it has to be asked for.
         "ssl_disabled": not any(key.startswith("ssl") for key in url.query),
     }

@@ -1,25 +1,22 @@
-"""Claiming shards.
+"""Claiming shards: candidates are locked, then made ours in the same transaction.
 
-A claim locks its candidates with SKIP LOCKED in the order of an index that serves
-it without a sort; with a sort every candidate would be locked and other claimers
-would silently see an empty queue. Sites are walked one equality at a time for the
-same reason. Every claim raises the fencing token and spends an attempt.
+Every claim raises the fencing token and spends an attempt.
 """
 
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Select, select, update
+from sqlalchemy import select, update
 from sqlalchemy.engine import Connection, Row
 
 from scrapy_resume import faults
 from scrapy_resume.page import Shard
+from scrapy_resume.store.candidates import lock_candidates
 from scrapy_resume.store.engine import Database
 from scrapy_resume.watermark import PageRanges, Position
 
@@ -63,7 +60,7 @@ def claim(
         faults.point("claim.begin")
         rows = _still_ours(conn, db, landed, instance)
         if not rows:
-            rows = _select(conn, db, task_id, limit, exclude_sites)
+            rows = lock_candidates(conn, db, task_id, limit, exclude_sites)
             _take(conn, db, rows, worker, instance, lease)
             landed[:] = rows
         faults.point("claim.before")
@@ -72,70 +69,6 @@ def claim(
     claimed = db.run(work) if limit > 0 else []
     faults.point("claim.after")
     return claimed
-
-
-def _select(
-    conn: Connection, db: Database, task_id: int, limit: int, exclude: Collection[str]
-) -> list[Row[Any]]:
-    """Lock up to *limit* candidates. The task's row is locked for sharing, so that the
-    run cannot be declared over or superseded meanwhile."""
-    task = db.tables.task
-    ready = select(task.c.id).where(
-        task.c.id == task_id,
-        task.c.planned_at.is_not(None),
-        task.c.finished_at.is_(None),
-        task.c.desired == "run",
-    )
-    if conn.execute(ready.with_for_update(read=True)).first() is None:
-        return []
-    rows: list[Row[Any]] = []
-    for site, share in _shares(conn, db, task_id, limit, exclude):
-        rows += conn.execute(claim_query(db, task_id, site, share)).all()
-    return sorted(rows, key=lambda row: (row.lane, row.priority, row.id))
-
-
-def claim_query(db: Database, task_id: int, site: str, limit: int) -> Select[Any]:
-    """The locking read of a claim; a test looks at its plan."""
-    shard = db.tables.task_shard
-    return _candidates(db, task_id, site, limit, *shard.c).with_for_update(skip_locked=True)
-
-
-def _candidates(db: Database, task_id: int, site: str, limit: int, *columns: Any) -> Select[Any]:
-    shard = db.tables.task_shard
-    return (
-        select(*columns)
-        .where(
-            shard.c.task_id == task_id,
-            shard.c.status == "pending",
-            shard.c.due == 1,
-            shard.c.site == site,
-        )
-        .order_by(shard.c.lane, shard.c.priority, shard.c.id)
-        .limit(limit)
-    )
-
-
-def _shares(
-    conn: Connection, db: Database, task_id: int, limit: int, exclude: Collection[str]
-) -> list[tuple[str, int]]:
-    """How many of the *limit* most urgent shards each site has, by a read without locks."""
-    shard = db.tables.task_shard
-    waiting = select(shard.c.site).where(
-        shard.c.task_id == task_id, shard.c.status == "pending", shard.c.due == 1
-    )
-    sites = [site for site in conn.execute(waiting.distinct()).scalars() if site not in exclude]
-    if len(sites) == 1:
-        return [(sites[0], limit)]
-    urgency = (shard.c.lane, shard.c.priority)
-    ranked = []
-    for site in sites:
-        found = conn.execute(_candidates(db, task_id, site, limit, *urgency))
-        # Between equals a random number decides, so that no site starves another.
-        ranked += [(row.lane, row.priority, random.random(), site) for row in found]
-    shares: dict[str, int] = {}
-    for *_, site in sorted(ranked)[:limit]:
-        shares[site] = shares.get(site, 0) + 1
-    return list(shares.items())
 
 
 def _take(

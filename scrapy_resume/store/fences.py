@@ -92,9 +92,9 @@ def fence(
     """
     if not any(isinstance(record, PageFailure) for record in records):
         folded = fold(position, records, left_out)
-        if _write(conn, db, token, shard_id, position.version, folded, now):
+        if _write(conn, db, token, shard_id, position, folded, now):
             return folded
-    # Rare: a held page changes the position without a new version, so that the row's counts.
+    # Rare. A held page changes the position without raising the version: the row's counts.
     shard = db.tables.task_shard
     row = conn.execute(select(shard).where(shard.c.id == shard_id).with_for_update()).first()
     if row is None or row.fencing_token != token:
@@ -102,7 +102,7 @@ def fence(
     current = position_of(row)
     folded = fold(current, records, left_out)
     if row.status == "running":
-        written = _write(conn, db, token, shard_id, current.version, folded, now)
+        written = _write(conn, db, token, shard_id, current, folded, now)
         return folded if written else None
     ended = folded.ending is not None and folded.nothing_new
     return Folded(current, (), None, None) if ended else None
@@ -113,13 +113,14 @@ def _write(
     db: Database,
     token: int,
     shard_id: int,
-    version: int,
+    before: Position,
     folded: Folded,
     now: datetime,
 ) -> bool:
     parameters: dict[str, Any] = {"b_id": shard_id, "b_token": token, "now": now}
     if folded.pages:
-        parameters |= _columns(folded.position) | {"b_version": version}
+        parameters |= _columns(folded.position)
+        parameters |= {"b_version": before.version, "b_failed": str(before.failed)}
     if folded.failure is not None:
         parameters |= _failure(folded)
     if folded.last_page is not None:
@@ -173,6 +174,7 @@ def _build(db: Database, with_pages: bool, with_failure: bool, with_end: bool) -
     values: dict[str, Any] = {"updated_at": bindparam("now")}
     if with_pages:
         where.append(shard.c.version == bindparam("b_version"))
+        where.append(shard.c.failed_pages == bindparam("b_failed"))
         values |= {
             "version": bindparam("b_version") + 1,
             "attempt_count": 0,

@@ -42,7 +42,9 @@ class Batch:
     ) -> None:
         self._conn, self._db, self._target, self._rows = conn, db, target, rows
         names = ("fetched_at", "first_seen_at", "updated_at") if target.is_default else ()
-        self._times: Values = dict.fromkeys(names, now)
+        self._times: Values = dict.fromkeys(
+            names, now if target.plain else now.isoformat(" ", "microseconds")
+        )
         self.rejected: list[Rejection] = []
 
     def write(self, places: Sequence[int]) -> int:
@@ -63,7 +65,7 @@ class Batch:
             if (why := self._unfit(row, size)) is not None:
                 self.rejected.append(Rejection(place, *why))
                 continue
-            values = {**times, **row.values} if plain else _for_sqlite(row.values)
+            values = {**times, **(row.values if plain else _for_sqlite(row.values))}
             before = merged.get(row.key)
             if before is None:
                 merged[row.key] = _Entry(row.key, [place], values, size)
@@ -114,8 +116,9 @@ class Batch:
     def _send(self, fields: frozenset[str], part: list[_Entry]) -> int:
         """Send *part* with as few statements as its bad rows allow; returns how many are bad."""
         try:
-            values = [entry.values for entry in part]
-            self._conn.execute(self._target.statement(fields), values)
+            statement = self._target.statement(fields)
+            rows = [statement.parameters(entry.values) for entry in part]
+            self._conn.exec_driver_sql(statement.text, rows)
         except Exception as exc:
             if error_kind(exc) != "row":
                 raise
@@ -146,7 +149,11 @@ def _sorted(entries: list[_Entry]) -> list[_Entry]:
 
 
 def _characters(values: Values) -> int:
-    return sum(len(value) for value in values.values() if type(value) in (str, bytes))
+    size = 0
+    for value in values.values():
+        if type(value) is str or type(value) is bytes:
+            size += len(value)
+    return size
 
 
 def _bytes(values: Values) -> int:
@@ -159,7 +166,10 @@ def _bytes(values: Values) -> int:
 
 
 def _for_sqlite(values: Values) -> Values:
-    return {name: _plain(value) for name, value in values.items()}
+    for value in values.values():
+        if isinstance(value, (date, Decimal)):  # a datetime is a date
+            return {name: _plain(value) for name, value in values.items()}
+    return values
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import Column, MetaData, Table
@@ -17,25 +19,38 @@ from scrapy_resume.store.itemtable import ItemTable, Values
 from scrapy_resume.store.upserts import Rule, upsert
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A statement as the driver takes it, and how a row's values are put in its order.
+
+    It goes to the driver as it is: SQLAlchemy's own way of handing over many rows takes
+    longer than storing them.
+    """
+
+    text: str
+    parameters: Callable[[Values], Any]
+
+
 class Target:
     """A table, the rule for meeting rows, and its statements by set of fields."""
 
     def __init__(self, db: Database, table: Table, declared: ItemTable) -> None:
         self.table, self.declared = table, declared
         self.is_default = table is db.tables.item
-        self.plain = db.dialect != "sqlite" or self.is_default
+        self.plain = db.dialect != "sqlite"
         self._dialect = db.dialect
-        self._statements: dict[frozenset[str], Insert] = {}
+        self._sql_dialect = db.engine.dialect
+        self._statements: dict[frozenset[str], Prepared] = {}
         update = declared.update
         listed = () if update is None or update == "all" else update
         for name in (*declared.key, *listed, *filter(None, [declared.newer_by])):
             self._known(name)
 
-    def statement(self, fields: frozenset[str]) -> Insert:
-        """The upsert of rows that have exactly *fields*."""
+    def statement(self, fields: frozenset[str]) -> Prepared:
+        """The upsert of rows that have exactly *fields*; a connection must have been open."""
         statement = self._statements.get(fields)
         if statement is None:
-            statement = self._statements[fields] = self._build(fields)
+            statement = self._statements[fields] = self._prepare(self._build(fields), fields)
         return statement
 
     def updated(self, fields: Iterable[str]) -> tuple[str, ...]:
@@ -54,6 +69,15 @@ class Target:
         if guard in before and guard in after and not _at_least(after[guard], before[guard]):
             return before
         return before | {name: after[name] for name in self.updated(after)}
+
+    def _prepare(self, statement: Insert, fields: frozenset[str]) -> Prepared:
+        compiled: Any = statement.compile(
+            dialect=self._sql_dialect, column_keys=sorted(fields), for_executemany=True
+        )
+        order = list(compiled.positiontup)
+        if len(order) == 1:
+            return Prepared(str(compiled), lambda values: (values[order[0]],))
+        return Prepared(str(compiled), itemgetter(*order))
 
     def _build(self, fields: frozenset[str]) -> Insert:
         for name in sorted(fields):

@@ -7,7 +7,7 @@ never through a secondary index, which would deadlock with the reaper.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -84,32 +84,34 @@ def outlook(db: Database, task_id: int, *, instance: str | None = None) -> Outlo
 
 def _outlook(conn: Connection, db: Database, task_id: int, instance: str | None) -> Outlook:
     shard = db.tables.task_shard
-    groups = (shard.c.status, shard.c.due, shard.c.instance)
-    query = select(
-        *groups, func.count(), func.min(shard.c.next_run_at), func.min(shard.c.lease_until)
-    )
-    rows = conn.execute(query.where(shard.c.task_id == task_id).group_by(*groups)).all()
-    state = existing(conn, db, task_id)
-    now = db.now(conn)
+    ours = shard.c.task_id == task_id
+    groups = (shard.c.status, shard.c.due)
+    rows = conn.execute(select(*groups, func.count()).where(ours).group_by(*groups)).all()
     counts: dict[str, int] = {}
-    for row in rows:
-        counts[row.status] = counts.get(row.status, 0) + row[3]
-    others = [row for row in rows if row.status == "running" and row.instance != instance]
+    for status, _, count in rows:
+        counts[status] = counts.get(status, 0) + count
+    others = conn.execute(
+        select(func.count(), func.min(shard.c.lease_until)).where(
+            ours, shard.c.status == "running", shard.c.instance != (instance or "")
+        )
+    ).one()
+    waiting = (ours, shard.c.status == "pending", shard.c.due == 0)
+    next_due = conn.execute(select(func.min(shard.c.next_run_at)).where(*waiting)).scalar()
+    state, now = existing(conn, db, task_id), db.now(conn)
     return Outlook(
         **counts,
-        due=sum(row[3] for row in rows if row.due),
-        leased_elsewhere=sum(row[3] for row in others),
-        next_due=_until((row[4] for row in rows), now),
-        next_expiry=_until((row[5] for row in others), now),
+        due=sum(count for _, due, count in rows if due),
+        leased_elsewhere=others[0],
+        next_due=_until(next_due, now),
+        next_expiry=_until(others[1], now),
         planned=state.planned_at is not None,
         finished=state.finished_at is not None,
         desired=state.desired,
     )
 
 
-def _until(moments: Iterable[datetime | None], now: datetime) -> float | None:
-    known = [moment for moment in moments if moment is not None]
-    return max(0.0, (min(known) - now).total_seconds()) if known else None
+def _until(moment: datetime | None, now: datetime) -> float | None:
+    return None if moment is None else max(0.0, (moment - now).total_seconds())
 
 
 def _renew(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +28,8 @@ PROTOCOL_VERSION = 1  # of what workers say to each other through the tables
 _SCRIPTS = Path(__file__).parent / "migrations"
 _LOCK_WAIT = 60  # seconds that one process waits for another one's migration
 _DDL_TIMEOUT = 3600.0
+
+_one_at_a_time = threading.Lock()  # alembic's operations are global to the process
 
 
 def ensure_schema(db: Database) -> None:
@@ -52,7 +55,7 @@ def upgrade(db: Database) -> None:
         db.engine.url, prefix=db.prefix, max_connections=1, network_timeout=_DDL_TIMEOUT
     )
     try:
-        with patient.transaction() as conn, _migration_lock(conn, patient):
+        with _one_at_a_time, patient.transaction() as conn, _migration_lock(conn, patient):
             version = _read_version(conn, patient)
             if version is not None and version > SCHEMA_VERSION:
                 raise SchemaMismatch(_mismatch(patient, version))
@@ -110,12 +113,12 @@ def _migration_lock(conn: Connection, db: Database) -> Iterator[None]:
 
 
 def _migrate(conn: Connection, db: Database) -> None:
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # it would log ten lines at INFO
     from alembic.config import Config
     from alembic.migration import MigrationContext
     from alembic.operations import Operations
     from alembic.script import ScriptDirectory
 
-    logging.getLogger("alembic").setLevel(logging.WARNING)
     config = Config()
     config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
     scripts = ScriptDirectory.from_config(config)

@@ -2,52 +2,47 @@
 
 A crawl of the tests takes a tenth of the time that Python needs to import Scrapy. Each
 fork is a process of its own, with its own process id, reactor and end; it runs
-``scrapy.cmdline.execute`` as ``python -m scrapy`` does, up to the interpreter's own end.
+``scrapy.cmdline.execute`` as ``python -m scrapy`` does, and waits for threads at its end.
 """
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import os
+import pkgutil
 import socket
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-_PRELOADED = (
+from scrapy.cmdline import execute
+from scrapy.settings import default_settings
+from scrapy.utils.misc import load_object
+
+_PACKAGES = ("scrapy.commands", "scrapy_resume", "scrapy_resume.store")
+_MODULES = (
+    "alembic.command",
+    "mako.template",
+    "pymysql",
     "scrapy.cmdline",
-    "scrapy.core.downloader.handlers.http11",
-    "scrapy.core.scheduler",
-    "scrapy.extensions.corestats",
-    "scrapy.extensions.logstats",
-    "scrapy.extensions.memusage",
-    "scrapy.spidermiddlewares.depth",
-    "scrapy.spidermiddlewares.httperror",
-    "scrapy.spidermiddlewares.referer",
-    "scrapy.spidermiddlewares.urllength",
-    "scrapy.downloadermiddlewares.cookies",
-    "scrapy.downloadermiddlewares.httpcompression",
-    "scrapy.downloadermiddlewares.httpproxy",
-    "scrapy.downloadermiddlewares.redirect",
-    "scrapy.downloadermiddlewares.retry",
-    "scrapy.dupefilters",
-    "scrapy.pqueues",
-    "scrapy.squeues",
-    "scrapy.statscollectors",
-    "scrapy.commands.crawl",
-    "sqlalchemy",
+    "scrapy.core.engine",
+    "scrapy.shell",
     "sqlalchemy.dialects.mysql",
     "sqlalchemy.dialects.sqlite",
-    "pymysql",
-    "scrapy_resume.mixins",
-    "scrapy_resume.pipelines",
-    "scrapy_resume.scheduler",
-    "scrapy_resume.extensions",
-    "scrapy_resume.spidermiddlewares",
-    "scrapy_resume.store.migrate",
+    "twisted.web.client",
+)
+_COMPONENTS = (
+    "DOWNLOADER_MIDDLEWARES_BASE",
+    "DOWNLOAD_HANDLERS_BASE",
+    "EXTENSIONS_BASE",
+    "SPIDER_MIDDLEWARES_BASE",
 )
 
 
@@ -150,16 +145,40 @@ def _become(order: dict[str, Any]) -> None:
     os.environ.update(order["env"])
     sys.path.insert(0, order["cwd"])
     sys.argv[:] = ["scrapy", *order["words"]]
-    from scrapy.cmdline import execute
+    code = 0
+    try:
+        execute(sys.argv)
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else int(bool(stop.code))
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    # As the interpreter ends, but for taking the shared memory apart object by object.
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
-    execute(sys.argv)
+
+def _preload() -> None:
+    for name in _MODULES:
+        import_module(name)
+    for package in _PACKAGES:
+        for module in pkgutil.iter_modules(import_module(package).__path__):
+            import_module(f"{package}.{module.name}")
+    for setting in _COMPONENTS:
+        for key, value in getattr(default_settings, setting).items():
+            load_object(value if setting == "DOWNLOAD_HANDLERS_BASE" else key)
+    for setting in ("SCHEDULER", "DUPEFILTER_CLASS", "STATS_CLASS", "LOG_FORMATTER"):
+        load_object(getattr(default_settings, setting))
+    assert "twisted.internet.reactor" not in sys.modules
 
 
 def main() -> None:
     server = socket.socket(fileno=int(sys.argv[1]))
-    for name in _PRELOADED:
-        __import__(name)
-    assert "twisted.internet.reactor" not in sys.modules
+    _preload()
+    gc.freeze()
     step: Any = _serve(server)
     while step is not None:
         step = step()

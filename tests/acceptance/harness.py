@@ -357,6 +357,14 @@ class Bench:
         assert (self.task["verdict"], self.task["status"]) == (verdict, "done"), self.task["reason"]
         assert self.items == reference
 
+    def expire_leases(self) -> None:
+        """Let every lease end now, as if its time had passed."""
+        with opened(self.database_url, self.prefix) as db, db.transaction() as conn:
+            shard = db.tables.task_shard
+            past = datetime.datetime(2000, 1, 1)
+            running = shard.c.status == "running"
+            conn.execute(shard.update().where(running).values(lease_until=past))
+
     # What the site saw
 
     @contextmanager

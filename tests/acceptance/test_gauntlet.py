@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +13,17 @@ import pytest
 from scrapy_resume import faults
 from tests.acceptance.conftest import Reference
 from tests.acceptance.forkserver import ForkServer
-from tests.acceptance.gauntlet import PAGES, ROWS, SPIDERS, Run, Tally, benches, random_kills
+from tests.acceptance.gauntlet import (
+    IN_FLIGHT,
+    PAGES,
+    ROWS,
+    SETTINGS,
+    SPIDERS,
+    Run,
+    Tally,
+    benches,
+    random_kills,
+)
 from tests.acceptance.harness import Bench
 
 # How often a point is passed when the process is killed at it.
@@ -128,3 +139,16 @@ def test_a_crawl_under_three_kinds_of_faults(
         for fault in ("commit.after:2", "commit.items:3", "page.complete:2", "commit.before:2"):
             run.killed_at(fault, **faulty)
         run.finish(expected)
+
+
+def test_the_pages_in_flight_are_bounded(bench: Bench) -> None:
+    """A page keeps its slot until it is stored: what is not durable is not much."""
+    bench.write(SPIDERS["details"])
+    slow = {"RESUME_COMMIT_DELAY": 60, "RESUME_COMMIT_PAGES": 1000}
+    crawl = bench.start(RESUME_FAULT="commit.begin:1:sleep=2", **{**SETTINGS, **slow})
+    bench.site.wait_for(page=6)
+    time.sleep(1)  # while the commit sleeps nothing more may be asked for
+    pages = bench.site.pages()
+    crawl.kill()
+    assert len(pages) <= SETTINGS["RESUME_SHARDS"] * IN_FLIGHT
+    assert bench.committed() == set()

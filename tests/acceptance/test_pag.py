@@ -223,7 +223,7 @@ def test_a_body_of_no_bytes_is_no_proof_of_an_end(
     bench.assert_sound()
     assert (bench.watermark, bench.task["verdict"]) == (4, None)
     assert crawl.finish_reason == "resume_incomplete"
-    assert bench.site.hits(page=5) == 2  # it was asked for again before it was held
+    assert bench.site.hits(page=5) >= 2  # it was asked for again before it was held
     bench.site.heal()
     bench.crawl(RESUME_MAX_WAIT=5)
     bench.assert_complete(reference(spider))

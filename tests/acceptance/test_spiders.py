@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from scrapy import Spider
+from scrapy.core.scheduler import Scheduler
 from scrapy.utils.test import get_crawler
 
 from tests.acceptance.conftest import Reference
@@ -250,13 +251,17 @@ def test_the_add_on_can_leave_out_one_component(sqlite_bench: Bench) -> None:
     assert (bench.task["verdict"], bench.watermark, bench.items) == ("complete", 12, {})
 
 
+class TheirScheduler(Scheduler):
+    """A user's own."""
+
+
 def test_the_add_on_never_overrides_what_the_user_set() -> None:
     theirs: dict[str, Any] = {
         "CONCURRENT_ITEMS": 7,
         "ITEM_PIPELINES": {"scrapy_resume.pipelines.UpsertPipeline": 250},
         "EXTENSIONS": {"scrapy_resume.extensions.CheckpointExtension": 3},
         "SPIDER_MIDDLEWARES": {"scrapy_resume.spidermiddlewares.PageMiddleware": 4},
-        "SCHEDULER": "tests.acceptance.test_spiders.NoSuchScheduler",
+        "SCHEDULER": "tests.acceptance.test_spiders.TheirScheduler",
         "DUPEFILTER_CLASS": "scrapy.dupefilters.BaseDupeFilter",
         "RETRY_TIMES": 9,
     }
@@ -271,7 +276,7 @@ def test_the_add_on_never_overrides_what_the_user_set() -> None:
     # On a user who set nothing it changes what its documentation lists, and no more.
     changed = get_crawler(Spider, {"ADDONS": addons}).settings
     differing = {name for name in changed if changed[name] != bare[name]}
-    assert differing <= {*COMPONENTS, "CONCURRENT_ITEMS", "RESUME_INNER_SCHEDULER", "ADDONS"}
+    assert differing <= {*COMPONENTS, "CONCURRENT_ITEMS", "LOG_FORMATTER", "RESUME_INNER_SCHEDULER", "ADDONS"}
 
 
 OWN_SCHEDULER = """\

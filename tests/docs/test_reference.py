@@ -149,6 +149,7 @@ def test_the_components_are_those_of_the_add_on() -> None:
     exec(block("docs/how-to/components.md", "python", "SCHEDULER").text, shown)
     assert shown["SCHEDULER"] == addon.SCHEDULER
     assert shown["CONCURRENT_ITEMS"] == addon.CONCURRENT_ITEMS
+    assert shown["LOG_FORMATTER"] == addon.LOG_FORMATTER
     for name, (path, order) in addon.COMPONENTS.items():
         assert shown[name] == {path: order}
 

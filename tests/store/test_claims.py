@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy.dialects import mysql
 
 from scrapy_resume.page import Shard
-from scrapy_resume.store import claims, leases
+from scrapy_resume.store import leases
+from scrapy_resume.store.candidates import claim_query
 from scrapy_resume.store.checkpoints import Release
 from scrapy_resume.store.engine import Database
 from tests.services import MariaDB
@@ -108,8 +109,7 @@ def test_a_claim_passes_over_what_another_one_has_locked(
     world = _world(mariadb, mariadb_name)
     task = world.plan(10)
     with world.db.transaction() as conn:
-        query = claims.claim_query(world.db, task.id, "site", 4)
-        locked = {row.id for row in conn.execute(query)}
+        locked = {row.id for row in conn.execute(claim_query(world.db), wanted(task.id, 4))}
         others = world.claim(task, 4)
     assert len(others) == 4
     assert locked.isdisjoint({one.id for one in others})
@@ -119,7 +119,7 @@ def test_the_claim_needs_no_sort(mariadb: MariaDB, mariadb_name: str) -> None:
     world = _world(mariadb, mariadb_name)
     task = world.plan([Shard(f"s{n}", priority=n % 3, site=f"site{n % 2}") for n in range(3000)])
     world.sql("ANALYZE TABLE resume_task_shard")
-    query = claims.claim_query(world.db, task.id, "site1", 10)
+    query = claim_query(world.db).params(**wanted(task.id, 10, "site1"))
     with world.db.transaction() as conn:
         text = str(query.compile(dialect=conn.dialect, compile_kwargs={"literal_binds": True}))
         assert text.endswith("FOR UPDATE SKIP LOCKED")
@@ -135,15 +135,20 @@ def test_an_open_claim_does_not_block_the_storing_of_shards(
     world = _world(mariadb, mariadb_name)
     task = world.plan(10)
     with world.db.transaction() as conn:
-        conn.execute(claims.claim_query(world.db, task.id, "site", 4)).all()
+        conn.execute(claim_query(world.db), wanted(task.id, 4)).all()
         world.plan(10, name="other")
 
 
 def test_the_claims_text_for_mysql_8() -> None:
     db = Database.connect("mysql+pymysql://u@h/d")
-    text = str(claims.claim_query(db, 1, "s", 5).compile(dialect=mysql.dialect()))
+    text = str(claim_query(db).compile(dialect=mysql.dialect()))
     assert "ORDER BY" in text
     assert text.endswith("FOR UPDATE SKIP LOCKED")
+
+
+def wanted(task_id: int, limit: int, site: str = "site") -> dict[str, object]:
+    """What a claim of one site and urgency asks for."""
+    return {"task": task_id, "site": site, "lane": 0, "priority": 0, "wanted": limit}
 
 
 def _world(mariadb: MariaDB, name: str) -> World:

@@ -67,6 +67,25 @@ def test_reap_takes_expired_shards_back_and_fences_their_owner(world: World) -> 
     assert acts[0].after == "pending, token 2"
 
 
+def test_after_a_takeover_the_old_owner_changes_nothing(world: World) -> None:
+    task = world.plan(1)
+    (old,) = world.claim(task, lease=0)
+    start = dict(world.positions)
+    leases.reap(world.db, actor="reaper")
+    (new,) = world.claim(task, worker="v", instance="v1")
+    row = world.shard(new.id)
+    late = World(world.db, start)
+    for records in (
+        [page(old, 1)], [failure(old, 1)], [Finish(old.id, old.fencing_token, "done", "read")],
+        [Release(old.id, old.fencing_token, "stop")], [page(old, 1), failure(old, 2)],
+    ):  # fmt: skip
+        assert late.commit(*records).fenced == {old.id}
+    assert world.shard(new.id) == row
+    assert world.items() == {}
+    world.commit(page(new, 1))
+    assert late.commit(page(old, 2)).fenced == {old.id}
+
+
 def test_the_next_instance_of_a_worker_reclaims_at_once(world: World) -> None:
     task = world.plan(3)
     one, two = world.claim(task, 2)

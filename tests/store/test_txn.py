@@ -12,7 +12,7 @@ import pymysql
 import pytest
 
 from scrapy_resume.exceptions import ConfigurationError, StoreUnavailable
-from scrapy_resume.store import checkpoints, leases, migrate, quarantine
+from scrapy_resume.store import checkpoints, groups, leases, migrate, quarantine
 from scrapy_resume.store.checkpoints import Finish, Release
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.items import ItemTable, ItemWriter, Row
@@ -193,6 +193,34 @@ def test_txn_4_the_reply_of_commit_is_lost(
     assert len(quarantine.find(world.db, task.id)) == 1
     relayed.commit(page(one, 3), page(two, 2))
     assert world.shard(two.id).cur_page == 2
+
+
+@pytest.mark.mutant
+def test_txn_4_a_commit_that_does_not_ask_what_became_of_it_is_noticed(
+    relayed: World, world: World, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(groups.Group, "_landed", lambda *_: False)
+    with pytest.raises(AssertionError):
+        test_txn_4_the_reply_of_commit_is_lost(relayed, world, proxy, "cut_after")
+
+
+@pytest.mark.mutant
+def test_txn_1_a_commit_after_an_error_is_noticed(
+    mariadb: MariaDB, mariadb_name: str, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextlib.contextmanager
+    def commit_whatever_happens(self: Database) -> Iterator[Any]:
+        with self._writer.connect() as conn:
+            try:
+                yield conn
+            finally:
+                conn.commit()
+
+    monkeypatch.setattr(Database, "transaction", commit_whatever_happens)
+    with pytest.raises(AssertionError):
+        test_txn_1_a_lock_that_stays_ends_as_unavailable_and_changes_nothing(
+            mariadb, mariadb_name, world, monkeypatch
+        )
 
 
 @pytest.mark.parametrize("action", ["cut_after", "cut_before"])

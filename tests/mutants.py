@@ -1,0 +1,235 @@
+"""Take one safeguard after the other out of the package; a test must notice each time.
+
+``python tests/mutants.py [NAME…]`` (``make mutants``) works on a copy of the checkout, and
+exits with an error if a mutant survives or does not fit the code any more.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+COPIED = ("scrapy_resume", "tests", "example_project", "setup.cfg", "pyproject.toml")
+ACCEPTANCE = "tests/acceptance/"
+LIMIT = 300  # seconds until the tests of a mutant count as hung
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """*changes* are (file, text that is there once, text instead); *tests* are pytest ids."""
+
+    name: str
+    changes: tuple[tuple[str, str, str], ...]
+    tests: tuple[str, ...]
+
+
+_IN_PARTS = """\
+        conn.exec_driver_sql("COMMIT")
+        conn.exec_driver_sql("BEGIN")
+"""
+
+MUTANTS = (
+    Mutant(
+        "the fence does not look at the token",
+        (
+            (
+                "store/fences.py",
+                'shard.c.fencing_token == bindparam("b_token")',
+                'shard.c.fencing_token >= bindparam("b_token")',
+            ),
+            (
+                "store/fences.py",
+                "if row is None or row.fencing_token != token:",
+                "if row is None:",
+            ),
+        ),
+        ("test_owner.py::test_a_late_page_of_a_former_owner_is_refused[sqlite]",),
+    ),
+    Mutant(
+        "the checkpoint is committed in a transaction of its own, items follow",
+        (
+            (
+                "store/checkpoints.py",
+                '        faults.point("commit.fenced")\n',
+                _IN_PARTS + '        faults.point("commit.fenced")\n',
+            ),
+        ),
+        ("test_gauntlet.py::test_killed_at[sqlite-commit.fenced]",),
+    ),
+    Mutant(
+        "items are committed first, the checkpoint follows",
+        (
+            (
+                "store/checkpoints.py",
+                '        faults.point("commit.begin")\n        now = self._db.now(conn)\n',
+                "        now = self._db.now(conn)\n"
+                "        rows = [\n"
+                "            row for records in self._shards.values() for one in records\n"
+                "            for row in getattr(one, 'rows', ())\n"
+                "        ]\n"
+                "        self._writer.write(conn, rows, now=now)\n"
+                + _IN_PARTS
+                + '        faults.point("commit.begin")\n',
+            ),
+        ),
+        ("test_gauntlet.py::test_killed_at[sqlite-commit.begin]",),
+    ),
+    Mutant(
+        "the watermark jumps over a hole",
+        (("watermark.py", "if ahead.ranges[0][0] == cur_page + 1:", "if ahead:"),),
+        ("test_res.py::test_res_5_a_later_page_is_stored_before_an_earlier_one[sqlite]",),
+    ),
+    Mutant(
+        "the ledger does not know a retry",
+        (
+            (
+                "arrivals.py",
+                "return replaced.page, replaced.is_list, replaced",
+                "return None, False, None",
+            ),
+        ),
+        (
+            "test_details.py::test_a_list_page_is_not_done_while_a_detail_of_it_is_pending"
+            "[sqlite-retried]",
+        ),
+    ),
+    Mutant(
+        "fingerprints count before their page is committed",
+        (
+            (
+                "duplicates.py",
+                "return page.page.attempt == 1 and not page.repair and self._is_committed(print_)",
+                "known = self._is_committed(print_)\n"
+                "        self._committed[print_] = None\n"
+                "        return known",
+            ),
+        ),
+        (
+            "test_details.py::test_a_request_is_no_duplicate_of_a_page_that_was_never_stored[sqlite]",
+        ),
+    ),
+    Mutant(
+        "a run that read nothing is complete",
+        (("verdict.py", "if pages == 0:", "if pages < 0:"),),
+        (
+            "test_runs.py::test_a_plan_of_nothing_is_nothing_read",
+            "test_pag.py::test_pag_3_a_404_on_the_first_page_is_nothing_read[open]",
+        ),
+    ),
+    Mutant(
+        "a callback that raised counts as read",
+        (
+            (
+                "visits.py",
+                "        self.fail(exc)\n        if isinstance(exc, (NotAPage",
+                "        self.error = exc\n        if isinstance(exc, (NotAPage",
+            ),
+        ),
+        (
+            "test_res.py::test_res_3_a_callback_that_raises_leaves_its_page_undone[sqlite-after]",
+            "test_details.py::test_a_detail_callback_that_raises_is_a_record",
+        ),
+    ),
+    Mutant(
+        "an empty body is a page",
+        (("pageflow.py", "if response.status == 200 and not response.body:", "if False:"),),
+        ("test_pag.py::test_a_body_of_no_bytes_is_no_proof_of_an_end",),
+    ),
+    Mutant(
+        "items are not copied",
+        (
+            (
+                "visits.py",
+                "return thing.copy() if type(thing) is dict else copy(thing)",
+                "return thing",
+            ),
+        ),
+        ("test_spiders.py::test_an_item_object_that_the_spider_fills_again_is_copied_on_arrival",),
+    ),
+    Mutant(
+        "a page leaves its slot before it is stored",
+        (
+            (
+                "pageflow.py",
+                "        self._act(shard, shard.walk.closed(end))\n        if self.stopping and",
+                "        self._act(shard, shard.walk.closed(end))\n"
+                "        shard.walk.in_flight.discard(number)\n        if self.stopping and",
+            ),
+        ),
+        ("test_gauntlet.py::test_the_pages_in_flight_are_bounded[sqlite]",),
+    ),
+)
+
+
+def copy_to(directory: Path) -> None:
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__", ".scrapy")
+            shutil.copytree(source, directory / name, ignore=ignored)
+        else:
+            shutil.copy(source, directory / name)
+
+
+def apply(mutant: Mutant, directory: Path) -> str | None:
+    """Change the copy; says what does not fit, if anything."""
+    for name, there, instead in mutant.changes:
+        path = directory / "scrapy_resume" / name
+        text = path.read_text()
+        if text.count(there) != 1:
+            return f"{name} has {text.count(there)} times: {there!r}"
+        path.write_text(text.replace(there, instead))
+    return None
+
+
+def test(directory: Path, ids: Sequence[str]) -> tuple[int, str]:
+    """The exit code of pytest, and its last line."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+    command += [ACCEPTANCE + one for one in ids]
+    try:
+        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=LIMIT)
+    except subprocess.TimeoutExpired:
+        return 1, f"the tests did not end in {LIMIT} s"
+    lines = done.stdout.strip().splitlines() or [done.stderr[-200:]]
+    return done.returncode, lines[-1]
+
+
+def judge(mutant: Mutant) -> bool:
+    """Is the mutant killed? Prints one line."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
+        directory = Path(name)
+        copy_to(directory)
+        problem = apply(mutant, directory)
+        code, last = (2, problem) if problem else test(directory, mutant.tests)
+    verdict = {0: "SURVIVED", 1: "killed"}.get(code, "BROKEN")
+    print(f"{verdict:9} {time.monotonic() - begun:5.1f} s  {mutant.name}", flush=True)
+    if verdict == "BROKEN":
+        print(f"          {last}")
+    return verdict == "killed"
+
+
+def main(wanted: Sequence[str]) -> int:
+    chosen = [one for one in MUTANTS if not wanted or any(w in one.name for w in wanted)]
+    with tempfile.TemporaryDirectory(prefix="mutant-") as name:
+        copy_to(Path(name))
+        code, last = test(Path(name), sorted({one for m in chosen for one in m.tests}))
+    if code:
+        print(f"The tests fail without any mutant: {last}")
+        return 1
+    print(f"Without a mutant: {re.sub('[= ]+', ' ', last).strip()}")
+    killed = [judge(mutant) for mutant in chosen]
+    print(f"{sum(killed)} of {len(killed)} mutants killed")
+    return 0 if killed and all(killed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
