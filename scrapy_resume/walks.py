@@ -157,7 +157,7 @@ class OpenEndedWalk(Walk):
     def _end(self, reason: str) -> list[Action]:
         stated = self.guard.stated_total
         trailing, self._trailing = self._trailing, []
-        if stated is not None and self.rows < stated and trailing:
+        if stated is not None and self.rows < stated and trailing and not self.held:
             text = f"the site states {stated} rows, {self.rows} were read"
             return self._fell_short(trailing, text)
         self._ended, self.end_reason = True, reason

@@ -57,7 +57,7 @@ MUTANTS = (
         "the checkpoint is committed in a transaction of its own, items follow",
         (
             (
-                "store/checkpoints.py",
+                "store/groups.py",
                 '        faults.point("commit.fenced")\n',
                 _IN_PARTS + '        faults.point("commit.fenced")\n',
             ),
@@ -68,7 +68,7 @@ MUTANTS = (
         "items are committed first, the checkpoint follows",
         (
             (
-                "store/checkpoints.py",
+                "store/groups.py",
                 '        faults.point("commit.begin")\n        now = self._db.now(conn)\n',
                 "        now = self._db.now(conn)\n"
                 "        rows = [\n"

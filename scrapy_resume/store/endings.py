@@ -38,7 +38,9 @@ def end(
 
 def _finished(ending: Finish) -> dict[str, Any]:
     values: dict[str, Any] = {"status": ending.status, "reason": ending.reason}
-    return values | ({"error_kind": None} if ending.status == "done" else {})
+    if ending.status == "done":  # pages held past an end that was found later are none
+        values |= {"error_kind": None, "failed_pages": ""}
+    return values
 
 
 def _released(row: Row[Any], ending: Release, wish: str, now: datetime) -> dict[str, Any]:

@@ -34,9 +34,22 @@ class Rows(Chain):
 def test_an_item_object_that_the_spider_fills_again_is_copied_on_arrival(
     sqlite_bench: Bench, reference: Reference
 ) -> None:
-    sqlite_bench.write(REUSED)
+    """A pipeline that awaits lets the spider go on before the item gets to ours."""
+    late = 'ITEM_PIPELINES = {"bench.pipelines.Late": 100}\n'
+    sqlite_bench.write(REUSED, settings=late, pipelines=LATE)
     sqlite_bench.crawl()
     sqlite_bench.assert_complete(reference(CHAIN))
+
+
+LATE = """\
+import asyncio
+
+
+class Late:
+    async def process_item(self, item):
+        await asyncio.sleep(0)
+        return item
+"""
 
 
 CHANGED = """\
@@ -276,7 +289,13 @@ def test_the_add_on_never_overrides_what_the_user_set() -> None:
     # On a user who set nothing it changes what its documentation lists, and no more.
     changed = get_crawler(Spider, {"ADDONS": addons}).settings
     differing = {name for name in changed if changed[name] != bare[name]}
-    assert differing <= {*COMPONENTS, "CONCURRENT_ITEMS", "LOG_FORMATTER", "RESUME_INNER_SCHEDULER", "ADDONS"}
+    assert differing <= {
+        *COMPONENTS,
+        "CONCURRENT_ITEMS",
+        "LOG_FORMATTER",
+        "RESUME_INNER_SCHEDULER",
+        "ADDONS",
+    }
 
 
 OWN_SCHEDULER = """\

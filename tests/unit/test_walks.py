@@ -195,6 +195,13 @@ def test_a_missing_page_is_held_when_the_stated_total_is_not_reached() -> None:
     assert result.delay == PagePolicy().backoff_max
 
 
+def test_a_hole_below_explains_a_total_that_is_not_reached() -> None:
+    site = {n: complete(n, stated_total=120) for n in range(1, 13)} | {5: failed(5)}
+    driver = Driver(OpenEndedWalk(claimed(), PagePolicy(retries=0)))
+    driver.run(site)
+    assert driver.held == [5]
+
+
 def test_the_first_page_again_past_the_end_ends_the_list() -> None:
     site = {n: complete(n) for n in range(1, 6)}
     site |= {n: complete(n, content="content 1") for n in range(6, 20)}
