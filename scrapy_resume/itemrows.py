@@ -16,8 +16,6 @@ from enum import Enum
 from typing import Any
 from uuid import UUID
 
-from itemadapter import ItemAdapter
-
 from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.store.items import ItemTable, Row, default_row
 
@@ -44,7 +42,9 @@ class ItemRows:
         stored, ValueError for a missing key.
         """
         table = self._table_of(item)
-        fields = item if type(item) is dict else ItemAdapter(item).asdict()
+        fields = item if type(item) is dict else _fields(item)
+        if fields is None:
+            raise TypeError(f"a pipeline handed on {type(item).__name__}, which is no item")
         if table is not None:
             return _table_row(table, fields)
         payload = json_text(fields)
@@ -99,9 +99,10 @@ def column_value(name: str, value: Any) -> Any:
         return value.astimezone(timezone.utc).replace(tzinfo=None) if value.tzinfo else value
     if isinstance(value, date):
         return value
-    if isinstance(value, (Mapping, list, tuple, set, frozenset)) or ItemAdapter.is_item(value):
+    if isinstance(value, (Mapping, list, tuple, set, frozenset)):
         return json_text(value)
-    return _plain(value)
+    plain = _plain(value)
+    return json_text(plain) if isinstance(plain, dict) else plain
 
 
 def _plain(value: Any) -> Any:
@@ -113,9 +114,17 @@ def _plain(value: Any) -> Any:
         return str(value)
     if isinstance(value, (set, frozenset)):
         return sorted(value, key=repr)
-    if ItemAdapter.is_item(value):
-        return ItemAdapter(value).asdict()
+    fields = _fields(value)
+    if fields is not None:
+        return fields
     raise TypeError(f"{type(value).__name__} values cannot be stored: {str(value)[:50]!r}")
+
+
+def _fields(item: Any) -> dict[str, Any] | None:
+    """The fields of an item of any type; None for what is no item."""
+    from itemadapter import ItemAdapter  # brings pydantic along where that is installed
+
+    return ItemAdapter(item).asdict() if ItemAdapter.is_item(item) else None
 
 
 def _key_part(fields: Mapping[str, Any], name: str) -> str:

@@ -76,32 +76,10 @@ def test_a_late_page_of_a_former_owner_is_refused(bench: Bench) -> None:
         assert "k031" not in bench.items
         bench.site.heal()
         second.wait()
-        first.wait()
+        first.stop().wait()
     assert observer.violations == []
     bench.assert_sound()
     assert (bench.task["verdict"], len(bench.items)) == ("complete", 120)
-
-
-def test_a_thawed_owner_ends_with_its_run(bench: Bench) -> None:
-    """It lost its shards, not its process: it waits with the others for the end."""
-    bench.write(NUMBERED)
-    slow = {"RESUME_LEASE": 3000, "RESUME_HEARTBEAT": 600, "RESUME_SHARDS": 1}
-    first = bench.start(RESUME_FAULT="page.response:4:stop", **slow, **ONE_BY_ONE)
-    wait_until(lambda: frozen(first))
-    bench.expire_leases()
-    held = bench.site.behave(page=12, hold=True)
-    with Observer(bench.database_url, prefix=bench.prefix).watching(0.05) as observer:
-        second = bench.start(home="another machine", **QUICK, **ONE_BY_ONE)
-        held.wait()
-        first.signal(signal.SIGCONT)
-        first.wait_until_logged("lost lease")
-        bench.site.heal()
-        second.wait()
-        first.wait()
-    assert observer.violations == []
-    bench.assert_sound()
-    assert (bench.task["verdict"], len(bench.items)) == ("complete", 120)
-    assert {first.finish_reason, second.finish_reason} == {"finished"}
 
 
 def test_the_same_machine_takes_a_killed_owners_shards_at_once(bench: Bench) -> None:
