@@ -59,7 +59,7 @@ class ClaimLoop:
             session.commits,
             session.commit,
             GroupLimits(settings.commit_pages, settings.commit_items, settings.commit_delay),
-            being_read=lambda: self.flow.read_now,
+            pressing=lambda waiting: self.flow.pressing(waiting),
             inc_stat=session.inc_stat,
             on_failure=self._store_failed,
             patience=settings.store_patience,
@@ -225,7 +225,7 @@ class ClaimLoop:
         else:
             request = await ensure_awaitable(self.spider.page_request(page))
         if request.callback is None:
-            request = request.replace(callback=self.spider.parse_list_page)
+            request.callback = self.spider.parse_list_page
         return page, request
 
     async def _room(self) -> None:

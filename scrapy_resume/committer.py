@@ -3,9 +3,8 @@
 Everything an owner says of a shard (page, held page, finish, release) passes here
 in order, so a finish cannot overtake its pages. One transaction runs at a time; what
 arrives meanwhile forms the next group. A group goes when one of its limits is reached
-(pages, items, delay), or when at least as many pages wait for it as are still being
-read: waiting longer would only make the downloader idle, since a page keeps its slot
-until its COMMIT.
+(pages, items, delay), or when it is pressing: a page keeps its slot until its COMMIT,
+so once most slots wait for one, waiting longer would only make the downloader idle.
 """
 
 from __future__ import annotations
@@ -68,14 +67,14 @@ class Committer:
         commit: Commit,
         limits: GroupLimits,
         *,
-        being_read: Callable[[], int],
+        pressing: Callable[[int], bool],
         inc_stat: Callable[..., None],
         on_failure: Callable[[BaseException], None],
         patience: float,
     ) -> None:
         self.positions: dict[int, Position] = {}
         self._thread, self._commit, self._limits = thread, commit, limits
-        self._being_read, self._inc, self._on_failure = being_read, inc_stat, on_failure
+        self._pressing, self._inc, self._on_failure = pressing, inc_stat, on_failure
         self._patience = patience
         self._queue: deque[tuple[Record, Deferred[Outcome]]] = deque()
         self._pages = self._items = 0
@@ -105,7 +104,7 @@ class Committer:
             return
         limits = self._limits
         full = self._pages >= limits.pages or self._items >= limits.items
-        if full or self._eager or limits.delay == 0 or self._pages >= self._being_read():
+        if full or self._eager or limits.delay == 0 or self._pressing(self._pages):
             self._go()
         elif self._timer is None:
             self._timer = call_later(limits.delay, self._go)

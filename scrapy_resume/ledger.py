@@ -25,10 +25,12 @@ from functools import partial
 from typing import Any
 
 import scrapy
+from pydispatch.dispatcher import getAllReceivers, liveReceivers
 from scrapy import Request, signals
 from scrapy.core.engine import ExecutionEngine
 from scrapy.crawler import Crawler
 from scrapy.exceptions import DropItem, IgnoreRequest
+from scrapy.extensions.corestats import CoreStats
 from scrapy.http import Response
 from scrapy.utils.asyncgen import as_async_generator
 from scrapy.utils.asyncio import is_asyncio_available
@@ -48,6 +50,7 @@ from scrapy_resume.openpage import (
     OpenPage,
     PageListener,
     Place,
+    WaitlessPipeline,
     current_item_no,
     current_page,
 )
@@ -86,7 +89,7 @@ class Ledger(Arrivals):
         listener: PageListener,
         *,
         seen_max: int = 100_000,
-        waitless: object | None = None,
+        waitless: WaitlessPipeline | None = None,
     ) -> None:
         super().__init__(crawler, listener, seen_max)
         self._waitless = waitless
@@ -103,7 +106,7 @@ class Ledger(Arrivals):
         if self.needs_tags or not _is_only_pipeline(engine.scraper.itemproc, self._waitless):
             hooks = [hook for hook in hooks if hook[3] != self._handle_output]
         else:
-            self._direct = getattr(self._waitless, "process_item", None)
+            self._direct = None if self._waitless is None else self._waitless.process_item
         for owner, name, _, hook in hooks:
             original = getattr(owner, name)
             self._wrapped.append((owner, name, original))
@@ -281,19 +284,35 @@ class Ledger(Arrivals):
         response: Response | Failure,
     ) -> None:
         """Instead of ``scraper.handle_spider_output_async``, where no pipeline ever waits."""
-        if request not in self._visits:
+        visit = self._visits.get(request)
+        if visit is None or self._waitless is None:
             return await handle(result, request, response)
-        engine = self._crawler.engine
-        scraper, handled = engine.scraper, 0
+        engine, page = self._crawler.engine, visit.page
+        take = self._waitless.take if page is not None and self._nobody_listens() else None
+        scraper, handled, taken = engine.scraper, 0, 0
         outputs = as_async_generator(result)
         async for output in aiter_errback(outputs, scraper.handle_spider_error, request, response):
             if isinstance(output, Request):
                 engine.crawl(output)
+            elif take is not None and page is not None and take(page, output):
+                taken += 1
             elif output is not None:
                 await scraper.start_itemproc_async(output, response=response)
             handled += 1
             if handled % _TURN == 0:
                 await asyncio.sleep(0)  # let others have a turn, however long the page is
+        if taken:
+            self._crawler.stats.inc_value("item_scraped_count", taken)
+
+    def _nobody_listens(self) -> bool:
+        """Would nobody but Scrapy's own counter notice that an item was scraped?"""
+        if not getattr(self._crawler.logformatter, "silent", False):
+            return False
+        receivers = getAllReceivers(self._crawler, signals.item_scraped)
+        return all(
+            isinstance(getattr(receiver, "__self__", None), CoreStats)
+            for receiver in liveReceivers(receivers)
+        )
 
     async def _start_item(
         self, start_item: Callable[..., Coroutine[Any, Any, None]], item: Any, *, response: Any

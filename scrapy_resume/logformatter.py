@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 class QuietLogFormatter(LogFormatter):
     """Scrapy's own formatter, silent about items and responses unless DEBUG is logged."""
 
-    def __init__(self, debug: bool) -> None:
-        self._debug = debug
+    def __init__(self, silent: bool) -> None:
+        self.silent = silent
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Look at ``LOG_LEVEL``."""
         level = logging.getLevelName(crawler.settings["LOG_LEVEL"])
-        return cls(not isinstance(level, int) or level <= logging.DEBUG)
+        return cls(isinstance(level, int) and level > logging.DEBUG)
 
     def scraped(self, *args: Any, **kwargs: Any) -> LogFormatterResult | None:  # type: ignore[override]
         """The DEBUG message of an item, or None if nobody would see it."""
-        return super().scraped(*args, **kwargs) if self._debug else None
+        return None if self.silent else super().scraped(*args, **kwargs)
 
     def crawled(self, *args: Any, **kwargs: Any) -> LogFormatterResult | None:  # type: ignore[override]
         """The DEBUG message of a response, or None if nobody would see it."""
-        return super().crawled(*args, **kwargs) if self._debug else None
+        return None if self.silent else super().crawled(*args, **kwargs)

@@ -182,6 +182,16 @@ class OpenPage:
         self.requests_ignored += max(0, self.requests_yielded - told)
 
 
+class WaitlessPipeline(Protocol):
+    """A pipeline that never waits while it keeps an item of a page."""
+
+    async def process_item(self, item: Any) -> Any:
+        """Scrapy's method."""
+
+    def take(self, page: OpenPage, item: Any) -> bool:
+        """Keep *item* without any message or signal; False if it has to go the usual way."""
+
+
 class PageListener(Protocol):
     """Who is told of a page's life; the session."""
 

@@ -107,6 +107,17 @@ class PageFlow:
         self._by_token[page.token] = (shard, number)
         self.read_now += 1
 
+    def pressing(self, waiting: int) -> bool:
+        """Whether *waiting* complete pages are enough to commit them now.
+
+        They are when nothing is being read that could join them, or when neither the
+        pages being read nor the free slots outnumber them.
+        """
+        if self.read_now == 0:
+            return True
+        slots = sum(shard.walk.policy.in_flight for shard in self.shards.values())
+        return waiting >= max(self.read_now, slots - self.read_now - waiting)
+
     def not_opened(self, shard: HeldShard, number: int, error: Exception) -> None:
         """The spider could not say how to ask for a page."""
         trouble = _own_fault(error)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
+    from scrapy_resume.ledger import OpenPage
     from scrapy_resume.store.items import Row
 
 logger = logging.getLogger(__name__)
@@ -75,6 +76,23 @@ class UpsertPipeline:
         else:
             await self._keep(row)
         return item
+
+    def take(self, page: OpenPage, item: Any) -> bool:
+        """Keep the row of an item of *page* where nobody else wants to see the item.
+
+        False if it cannot be stored: the usual way says so and sets it aside.
+        """
+        if self._rows is None:
+            return False
+        try:
+            row = self._rows.row(item)
+        except Exception:
+            return False
+        faults.point("page.item")
+        page.items_in += 1
+        page.items_scraped += 1
+        page.rows.append((page.items_in, row))
+        return True
 
     async def _keep(self, row: Row) -> None:
         self._loose.append(row)

@@ -22,6 +22,7 @@ from scrapy_resume.claimloop import ClaimLoop
 from scrapy_resume.exceptions import ConfigurationError, ResumeError, RunRefused
 from scrapy_resume.itemrows import ItemRows
 from scrapy_resume.ledger import Ledger
+from scrapy_resume.openpage import WaitlessPipeline
 from scrapy_resume.settings import ResumeSettings
 from scrapy_resume.store import checkpoints, iteminspect, migrate
 from scrapy_resume.store.checkpoints import CommitResult, Record
@@ -55,7 +56,7 @@ class Session:
         self._commits: StoreThread | None = None
         self._refusal: ConfigurationError | None = None
         self.rows: ItemRows | None = None
-        self.pipeline: object | None = None
+        self.pipeline: WaitlessPipeline | None = None
         self.flush_loose_rows: Callable[[], Awaitable[None]] | None = None
         self.verdict: str | None = None
         self._prepared = self._ended = self._told = False

@@ -38,8 +38,8 @@ class Visit:
     """
 
     __slots__ = (
-        "asked_again", "called", "cause", "download", "error", "exhausted", "fetched", "is_list", "page",
-        "request", "result",
+        "asked_again", "called", "cause", "download", "error", "exhausted", "fetched",
+        "is_list", "page", "request", "result",
     )  # fmt: skip
 
     def __init__(self, page: OpenPage | None, request: Request, is_list: bool) -> None:

@@ -47,7 +47,9 @@ class BoundedWalk(Walk):
     def _complete(self, end: PageEnd) -> list[Action]:
         assert end.record is not None and self.last_page is not None
         self.rows += end.rows
-        record = replace(end.record, digests=self.guard.dump())
+        record = end.record
+        if end.stated_total is not None:
+            record = replace(record, digests=self.guard.dump())
         if end.end_reason is None or end.number >= self.last_page:
             return [Commit(record)]
         self.last_page, self.end_reason = end.number, end.end_reason

@@ -40,16 +40,20 @@ def lock_candidates(
         return []
     rows: list[Row[Any]] = []
     heads = {head.site: head for head in _heads(conn, db, task_id) if head.site not in exclude}
+    last: dict[str, int] = {}  # our own locks do not hide what we have, so go on behind it
     while heads and len(rows) < limit:
         most_urgent = min((head.lane, head.priority) for head in heads.values())
         sites = [s for s, head in heads.items() if (head.lane, head.priority) == most_urgent]
         random.shuffle(sites)  # so that no site starves another
-        share = -(-(limit - len(rows)) // len(sites))
-        for site in sites:
-            wanted = min(share, limit - len(rows))
-            found = conn.execute(claim_query(db), _equalities(task_id, heads[site], wanted)).all()
+        wanted = max(1, (limit - len(rows)) // len(sites))
+        for site in sites[: limit - len(rows)]:
+            parameters = _parameters(task_id, heads[site], last.get(site, 0), wanted)
+            found = conn.execute(claim_query(db), parameters).all()
             rows += found
-            if len(found) < wanted:  # the rest of this urgency is gone, or locked by others
+            if len(found) == wanted:
+                last[site] = found[-1].id
+            else:  # the rest of this urgency is gone, or locked by others
+                last.pop(site, None)
                 _advance(conn, db, task_id, heads, site)
     return sorted(rows, key=lambda row: (row.lane, row.priority, row.id))
 
@@ -66,6 +70,7 @@ def claim_query(db: Database) -> Select[Any]:
                 shard.c.site == bindparam("site"),
                 shard.c.lane == bindparam("lane"),
                 shard.c.priority == bindparam("priority"),
+                shard.c.id > bindparam("behind"),
             )
             .order_by(shard.c.lane, shard.c.priority, shard.c.id)
             .limit(bindparam("wanted", type_=Integer))
@@ -85,9 +90,9 @@ def _by_index(db: Database) -> tuple[str, str]:
     return f"FORCE INDEX ({db.tables.task_shard.name}_claim)", "mysql"
 
 
-def _equalities(task_id: int, head: Row[Any], wanted: int) -> dict[str, Any]:
+def _parameters(task_id: int, head: Row[Any], behind: int, wanted: int) -> dict[str, Any]:
     urgency = {"site": head.site, "lane": head.lane, "priority": head.priority}
-    return {"task": task_id, "wanted": wanted} | urgency
+    return {"task": task_id, "behind": behind, "wanted": wanted} | urgency
 
 
 def _heads(conn: Connection, db: Database, task_id: int) -> Iterator[Row[Any]]:

@@ -105,3 +105,4 @@ def tally() -> Tally:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _tally.counts:
         terminalreporter.write_line(str(_tally))
+        _tally.counts.clear()  # once, even if the stress tests' conftest asks too

@@ -176,11 +176,13 @@ def test_pag_6_post_pages_that_share_one_url(
     bench.crawl_killed("commit.after:6")
     bench.assert_sound()
     done = bench.committed()
-    assert {1, 2, 3, 4, 5} <= done != set(range(1, 13))
-    assert bench.site.pages("/search") == sorted(done)
+    asked = bench.site.pages("/search")
+    assert {1, 2, 3, 4, 5} <= done < set(range(1, 13))
+    assert done <= set(asked) and len(set(asked) - done) <= 1
     bench.crawl()
     bench.assert_complete(reference(POST[form]))
-    assert sorted(bench.site.pages("/search")) == list(range(1, 13))
+    assert set(bench.site.pages("/search")) == set(range(1, 13))
+    assert not done & set(bench.site.pages("/search")[len(asked) :])
 
 
 SOLD_OUT: dict[str, str] = {

@@ -41,6 +41,21 @@ def test_the_most_urgent_of_all_sites_come_first(world: World) -> None:
     assert world.claim(task) == []
 
 
+@pytest.mark.parametrize("limit", range(1, 16))
+def test_sites_of_different_size_share_a_claim(world: World, limit: int) -> None:
+    sizes = {"a": 1, "b": 9, "c": 4}
+    shards = [Shard(f"{site}{n}", site=site) for site, size in sizes.items() for n in range(size)]
+    task = world.plan(shards + [Shard(f"late{n}", site="b", priority=5) for n in range(3)])
+    claimed = [one.shard.key for one in world.claim(task, limit)]
+    assert len(claimed) == len(set(claimed)) == limit
+    counts = Counter(key[0] for key in claimed)
+    assert all(counts[site] >= min(size, limit // 3) for site, size in sizes.items())
+    assert len([key for key in claimed if key.startswith("late")]) == max(0, limit - 14)
+    rest = [one.shard.key for one in world.claim(task, 100)]
+    assert len(rest) == 17 - limit
+    assert set(rest).isdisjoint(claimed)
+
+
 def test_every_claim_raises_the_token(world: World) -> None:
     task = world.plan(1)
     for expected in range(1, 5):
@@ -148,7 +163,8 @@ def test_the_claims_text_for_mysql_8() -> None:
 
 def wanted(task_id: int, limit: int, site: str = "site") -> dict[str, object]:
     """What a claim of one site and urgency asks for."""
-    return {"task": task_id, "site": site, "lane": 0, "priority": 0, "wanted": limit}
+    urgency = {"site": site, "lane": 0, "priority": 0}
+    return {"task": task_id, "behind": 0, "wanted": limit} | urgency
 
 
 def _world(mariadb: MariaDB, name: str) -> World:
