@@ -179,10 +179,14 @@ class ClaimLoop:
         """
         opening = sum(shard.walk.opening for shard in self.flow.shards.values())
         free = self.settings.shards - opening
+        if any(shard.walk.suspect for shard in self.flow.shards.values()):
+            self._empty_claim = False
+            return  # it is tried alone, so that a death tells which one it was
         if self._empty_claim or free < max(1, self.settings.shards // 4) or self.flow.stopping:
             return
         assert self.task is not None
-        claimed = await self._ask(self.work.claim, self.task.id, free)
+        alone = not self.flow.shards
+        claimed = await self._ask(self.work.claim, self.task.id, free, alone)
         self._empty_claim = len(claimed) < free
         self.session.inc_stat("shards/claimed", len(claimed))
         for shard in claimed:

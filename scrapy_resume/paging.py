@@ -193,6 +193,11 @@ class Walk(ABC):
         return [Hold(number, trouble, tries)]
 
     @property
+    def suspect(self) -> bool:
+        """Whether the shard may hold a page that kills its process: no commit cleared it yet."""
+        return self.claimed.suspect and self.position.version == self.claimed.position.version
+
+    @property
     def opening(self) -> bool:
         """Whether more pages of the shard may still be opened, now or later."""
         return self.failure is None and (bool(self.ready) or self._fresh() is not None)

@@ -82,7 +82,10 @@ class ResumeSettings:
     heartbeat: float = seconds(
         3.0, "Time between two renewals; a lease must last at least five.", 0.05, 720
     )
-    shards: int = number(8, "Shards claimed at once.", "shards", 1, 2000)
+    shards: int = number(
+        8, "Shards read at once; one that only waits for its last pages does not count.",
+        "shards", 1, 2000,
+    )  # fmt: skip
     pages_in_flight: int = number(4, "Pages read at once in each shard.", "pages", 1, 1000)
     commit_pages: int = number(20, "A commit goes when it holds this many.", "pages", 1, 10000)
     commit_items: int = number(1000, "A commit goes when it holds this many.", "items", 1, 100000)

@@ -96,11 +96,17 @@ class Work:
             max_attempts=self._settings.max_attempts,
         )
 
-    def claim(self, task_id: int, limit: int) -> list[ClaimedShard]:
-        """Claim up to *limit* shards."""
+    def claim(self, task_id: int, limit: int, alone: bool) -> list[ClaimedShard]:
+        """Claim up to *limit* shards; *alone* says that we hold none."""
         slot, lease = self._slot, self._settings.lease
         return leases.claim(
-            self._db, task_id, worker=slot.worker, instance=slot.instance, limit=limit, lease=lease
+            self._db,
+            task_id,
+            worker=slot.worker,
+            instance=slot.instance,
+            limit=limit,
+            lease=lease,
+            alone=alone,
         )
 
     def beat(self, task_id: int, held: Mapping[int, int], planning: int | None) -> Renewal:

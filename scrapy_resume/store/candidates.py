@@ -20,7 +20,7 @@ _COLUMNS = (
     "id", "task_id", "shard_no", "shard_key", "site", "lane", "priority", "ordered", "first_page",
     "last_page", "cur_page", "cursor", "first_cursor", "ahead", "failed_pages", "digests",
     "page_count", "written_count", "dropped_count", "quarantined_count", "version",
-    "fencing_token", "attempt_count", "max_attempts", "spec",
+    "fencing_token", "attempt_count", "max_attempts", "spec", "reason",
 )  # fmt: skip
 
 

@@ -17,15 +17,23 @@ from sqlalchemy.engine import Connection, Row
 from scrapy_resume import faults
 from scrapy_resume.page import Shard
 from scrapy_resume.store.candidates import lock_candidates
+from scrapy_resume.store.columns import DIED, LAPSED
 from scrapy_resume.store.engine import Database
 from scrapy_resume.watermark import PageRanges, Position
 
 _IN_LIST = 2000  # ids of one IN list at most; longer ones are planned as a full scan
 
 
+_SUSPECT = 2  # attempts without a commit that ended in death
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimedShard:
-    """A shard we hold, as it stood when it was claimed."""
+    """A shard we hold, as it stood when it was claimed.
+
+    *suspect* says that the processes which worked on it died, twice in a row and without
+    a commit: one of its pages may have killed them.
+    """
 
     id: int
     task_id: int
@@ -38,6 +46,7 @@ class ClaimedShard:
     max_attempts: int
     resumed: bool
     site: str
+    suspect: bool = False
 
 
 def claim(
@@ -49,10 +58,13 @@ def claim(
     limit: int,
     lease: float,
     exclude_sites: Collection[str] = (),
+    alone: bool = True,
 ) -> list[ClaimedShard]:
     """Claim up to *limit* shards for *lease* seconds, the most urgent first.
 
-    An empty list does not mean that the run is over: others may hold the rest.
+    A suspect is claimed alone, and only if *alone* says that the caller holds nothing:
+    if its process dies again, no other shard pays with an attempt. An empty list does not
+    mean that the run is over: others may hold the rest.
     """
     landed: list[Row[Any]] = []  # what an attempt claimed whose COMMIT had no reply
 
@@ -60,7 +72,7 @@ def claim(
         faults.point("claim.begin")
         rows = _still_ours(conn, db, landed, instance)
         if not rows:
-            rows = lock_candidates(conn, db, task_id, limit, exclude_sites)
+            rows = _chosen(lock_candidates(conn, db, task_id, limit, exclude_sites), alone)
             _take(conn, db, rows, worker, instance, lease)
             landed[:] = rows
         faults.point("claim.before")
@@ -89,7 +101,8 @@ def _take(
         "attempt_count": shard.c.attempt_count + 1,
     }
     for ids in in_lists(row.id for row in rows):
-        conn.execute(update(shard).where(shard.c.id.in_(ids)).values(values))
+        taken = conn.execute(update(shard).where(shard.c.id.in_(ids)).values(values)).rowcount
+        assert taken == len(ids), "candidates are locked, so each is taken once"
 
 
 def _still_ours(
@@ -104,6 +117,16 @@ def _still_ours(
         )
         held |= {row.id for row in conn.execute(mine) if tokens[row.id] == row.fencing_token}
     return [row for row in rows if row.id in held]
+
+
+def _is_suspect(row: Row[Any]) -> bool:
+    return bool(row.attempt_count >= _SUSPECT and row.reason in (DIED, LAPSED))
+
+
+def _chosen(rows: list[Row[Any]], alone: bool) -> list[Row[Any]]:
+    """*rows* without suspects; or one of them and nothing else, if nothing else is held."""
+    cleared = [row for row in rows if not _is_suspect(row)]
+    return cleared or (rows[:1] if alone else [])
 
 
 def _claimed(row: Row[Any]) -> ClaimedShard:
@@ -131,6 +154,7 @@ def _claimed(row: Row[Any]) -> ClaimedShard:
         max_attempts=row.max_attempts,
         resumed=row.fencing_token > 0,
         site=row.site,
+        suspect=_is_suspect(row),
     )
 
 

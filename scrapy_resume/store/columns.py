@@ -18,6 +18,10 @@ KEY_LENGTH = 512  # characters of an item key; with the source they fill an Inno
 SHARD_KEY_LENGTH = 255
 REASON_LENGTH = 500
 
+# Reasons of a pending shard that a claim looks at.
+DIED = "its process died; reclaimed by the next one of the same worker"
+LAPSED = "its lease ran out"
+
 OPTIONS: dict[str, Any] = {
     "mysql_engine": "InnoDB",
     "mysql_charset": "utf8mb4",

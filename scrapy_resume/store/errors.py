@@ -30,6 +30,8 @@ _ROW = frozenset(
     | {3903, 3988, 4025, 4038, 4078}
 )
 _REFUSED = frozenset({1044, 1045, 1049, 1130, 1142, 1143, 1227, 1251, 1275, 1698, 2061, 3118, 3159})
+_SQLITE_REFUSED = frozenset({8, 14, 26})  # READONLY, CANTOPEN, NOTADB
+_SQLITE_REFUSAL = re.compile("readonly database|unable to open|not a database")
 _SQLITE_BUSY = frozenset({5, 6})  # SQLITE_BUSY, SQLITE_LOCKED
 _SQLITE_ROW = frozenset({18, 19, 20, 25})  # TOOBIG, CONSTRAINT, MISMATCH, RANGE
 
@@ -56,12 +58,19 @@ def error_kind(exc: BaseException) -> Kind:
 def error_number(exc: BaseException | None) -> int | None:
     """The server's error number, if *exc* is or wraps a MySQL error."""
     exc = exc.orig if isinstance(exc, sa.DBAPIError) else exc
-    number = exc.args[0] if exc is not None and exc.args else None
+    if exc is None or not type(exc).__module__.startswith("pymysql"):
+        return None
+    number = exc.args[0] if exc.args else None
     return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
 def refuses_us(exc: BaseException) -> bool:
-    """Does the server answer, and say no: wrong password, no such database, no right?"""
+    """Does the database say no: wrong password, no such database, no right, not a database?"""
+    orig = exc.orig if isinstance(exc, sa.DBAPIError) else exc
+    if isinstance(orig, sqlite3.Error):
+        code = getattr(orig, "sqlite_errorcode", None)
+        known = code is not None and code & 0xFF in _SQLITE_REFUSED
+        return known or bool(_SQLITE_REFUSAL.search(str(orig)))
     return error_number(exc) in _REFUSED
 
 
@@ -74,8 +83,6 @@ def describe(exc: BaseException, limit: int = 200) -> str:
 
 
 def _number_kind(exc: BaseException | None) -> Kind:
-    if not type(exc).__module__.startswith("pymysql"):
-        return "fatal"
     number = error_number(exc)
     if number in _RETRY:
         return "retry"
@@ -84,7 +91,8 @@ def _number_kind(exc: BaseException | None) -> Kind:
     if number in _ROW:
         return "row"
     # PyMySQL refuses NaN and dicts by itself, with a text instead of a number.
-    return "row" if type(exc).__name__ == "ProgrammingError" and number is None else "fatal"
+    itself = type(exc).__module__.startswith("pymysql") and number is None
+    return "row" if itself and type(exc).__name__ == "ProgrammingError" else "fatal"
 
 
 def _sqlite_kind(exc: sqlite3.Error) -> Kind:

@@ -25,6 +25,10 @@ class ItemTable:
     update: Literal["all"] | Sequence[str] | None = "all"
     newer_by: str | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.key, str):  # one column, written without its brackets
+            object.__setattr__(self, "key", (self.key,))
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

@@ -16,6 +16,7 @@ from sqlalchemy.engine import Connection, Row
 
 from scrapy_resume import faults
 from scrapy_resume.store.claims import in_lists
+from scrapy_resume.store.columns import DIED, LAPSED
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.operations import Operation, record
 
@@ -33,8 +34,7 @@ def reclaim_worker(db: Database, *, worker: str, instance: str) -> list[int]:
     query = _with_task(db).where(
         shard.c.status == "running", shard.c.worker == worker, shard.c.instance != instance
     )
-    reason = "its process died; reclaimed by the next one of the same worker"
-    return db.run(lambda conn: _reclaim(conn, db, query, reason, actor=worker))
+    return db.run(lambda conn: _reclaim(conn, db, query, DIED, actor=worker))
 
 
 def reap(db: Database, *, actor: str) -> list[int]:
@@ -48,7 +48,7 @@ def reap(db: Database, *, actor: str) -> list[int]:
             .order_by(shard.c.lease_until)
             .limit(_REAPED)
         )
-        return _reclaim(conn, db, expired, "its lease ran out", actor=actor)
+        return _reclaim(conn, db, expired, LAPSED, actor=actor)
 
     return db.run(work)
 

@@ -173,3 +173,24 @@ def _world(mariadb: MariaDB, name: str) -> World:
     db = Database.connect(mariadb.url(name), max_connections=3)
     migrate.ensure_schema(db)
     return World(db)
+
+
+def test_a_shard_whose_processes_died_twice_is_claimed_alone(world: World) -> None:
+    task = world.plan([Shard("a"), Shard("b")])
+    for instance in ("i1", "i2"):
+        assert len(world.claim(task, instance=instance)) == 2
+        leases.reclaim_worker(world.db, worker="w", instance="later")
+    (suspect,) = world.claim(task, instance="i3")
+    assert suspect.suspect and suspect.attempt_count == 3
+    assert world.claim(task, instance="i3", alone=False) == []
+    fresh = world.plan([Shard("c"), Shard("d")], name="other")
+    assert not any(one.suspect for one in world.claim(fresh, instance="i3", alone=False))
+
+
+def test_a_suspect_waits_while_others_can_be_claimed(world: World) -> None:
+    task = world.plan([Shard("a"), Shard("b")])
+    for instance in ("i1", "i2"):
+        world.claim(task, 1, instance=instance)
+        leases.reclaim_worker(world.db, worker="w", instance="later")
+        world.sql("UPDATE resume_task_shard SET lane = 0")
+    assert [one.shard.key for one in world.claim(task, instance="i3")] == ["b"]

@@ -216,6 +216,10 @@ def test_times_of_the_default_table(world: World) -> None:
     assert str(second[0]) == "2024-01-02 03:04:05.678901"
 
 
+def test_a_key_of_one_column_needs_no_brackets() -> None:
+    assert ItemTable("book", "isbn").key == ("isbn",)
+
+
 def test_no_quarantine_without_a_refusal(world: World) -> None:
     checkpoints.store_rows(world.db, [item("a")], writer=ItemWriter(world.db))
     assert quarantine.find(world.db, 1) == []

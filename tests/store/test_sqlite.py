@@ -126,6 +126,13 @@ def _wait_for_the_lock(world: World) -> None:
     raise AssertionError("nobody holds the lock")
 
 
+def test_a_file_that_cannot_be_opened_is_a_configuration_error(tmp_path: Path) -> None:
+    (tmp_path / "text.db").write_text("this is no database, however long it may be" * 50)
+    for path in (tmp_path / "missing" / "x.db", tmp_path / "text.db", tmp_path):
+        with pytest.raises(ConfigurationError, match="refuses us"):
+            migrate.ensure_schema(Database.connect(f"sqlite:///{path}"))
+
+
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:", "sqlite+aiosqlite:///x.db"])
 def test_a_database_in_memory_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="SQLite needs a file"):

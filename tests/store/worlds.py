@@ -49,12 +49,12 @@ class World:
 
     def claim(
         self, task: Task, limit: int = 100, *, worker: str = "w", instance: str = "w1",
-        lease: float = LEASE, exclude_sites: Sequence[str] = (),
+        lease: float = LEASE, exclude_sites: Sequence[str] = (), alone: bool = True,
     ) -> list[ClaimedShard]:  # fmt: skip
         """Claim shards, and remember where they stand."""
         claimed = leases.claim(
             self.db, task.id, worker=worker, instance=instance, limit=limit, lease=lease,
-            exclude_sites=exclude_sites,
+            exclude_sites=exclude_sites, alone=alone,
         )  # fmt: skip
         self.positions.update({one.id: one.position for one in claimed})
         return claimed
