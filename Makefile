@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 TESTS ?=
+WORKERS ?= 2
 
 # The tests start "scrapy" and private servers, which Debian keeps in /usr/sbin.
 export PATH := $(CURDIR)/$(BIN):$(PATH):/usr/sbin
@@ -30,7 +31,7 @@ servers: ## Install the servers that the tests start for themselves (Debian, as 
 	  exit 1; }
 
 test: $(READY) servers ## Run the tests; TESTS="tests/unit -k cursor" picks some
-	@$(BIN)/python -m pytest $(TESTS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile $(TESTS)
 
 lint: $(READY) ## Check style, types and the layers of imports
 	$(BIN)/ruff check .
