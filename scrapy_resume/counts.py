@@ -86,11 +86,6 @@ class Counts:
         }
         return {kind: number for kind, number in held.items() if number}
 
-    def assert_idle(self) -> None:
-        """Raise AssertionError if anything is still held."""
-        if held := self.leaks():
-            raise AssertionError(f"the ledger still holds {held}")
-
     def forget(self) -> None:
         """Drop every page, whatever is outstanding."""
         for page in self._open.values():

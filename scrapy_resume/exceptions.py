@@ -25,7 +25,8 @@ class NotAPage(ResumeError):
 class SiteBlocked(ResumeError):
     """Raised by a spider in ``check_page`` or a callback: the site refuses us.
 
-    The shard goes back with the reason ``blocked`` and spends no retry.
+    The page is held without a retry, the shard goes back with the kind ``blocked`` and spends
+    no attempt.
     """
 
 

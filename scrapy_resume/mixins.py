@@ -46,7 +46,8 @@ class ResumeSpiderMixin(Spider):
     paging: str | None = None
     """``"numbered"`` or ``"chain"``; None: numbered if ``page_url`` or ``last_page`` is set."""
     site: str | None = None
-    """Health namespace; None: the first allowed domain, else the spider's name."""
+    """The site its shards are grouped under; None: the first allowed domain, else the spider's
+    name."""
     identity_args: Iterable[str] | None = None
     """Names of the ``-a`` arguments that select the list; None: all that do not begin with
     ``_`` and do not look like a secret (token, password, api_key, ...)."""

@@ -193,7 +193,7 @@ class WaitlessPipeline(Protocol):
 
 
 class PageListener(Protocol):
-    """Who is told of a page's life; the session."""
+    """Who is told of a page's life; the page flow."""
 
     async def before_callback(self, open_page: OpenPage, response: Response) -> None:
         """A list response arrived; raising fails the page and skips the callback."""

@@ -1,8 +1,8 @@
 """How the pages of one held shard are walked, retried, held and ended.
 
-The session hands in what became of each page (:class:`PageEnd`) and gets back what
-to do (:class:`Commit`, :class:`Retry`, :class:`Hold`, :class:`Discard`). Which pages
-come next, and when a list has ended, differs by kind of shard: see ``walks.py``.
+The page flow hands in what became of each page (:class:`PageEnd`) and gets back what to
+do (:data:`Action`). Which pages come next, and when a list has ended, differs by kind of
+shard: see ``walks.py``.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ Action = Commit | Retry | Hold | SetAside | Discard
 
 @dataclass(slots=True)
 class Walk(ABC):
-    """The common part: slots in flight, retries in place, and how a shard ends."""
+    """The common part: pages in flight, retries in place, and how a shard ends."""
 
     claimed: ClaimedShard
     policy: PagePolicy
@@ -170,7 +170,7 @@ class Walk(ABC):
         return self._complete(end)
 
     def settled(self, number: int, position: Position | None) -> None:
-        """A page left its slot: committed (with the new *position*), held or discarded."""
+        """A page left its place: committed (with the new *position*), held or discarded."""
         self.in_flight.discard(number)
         self.attempts.pop(number, None)
         if position is not None and position.version > self.position.version:

@@ -21,12 +21,10 @@ from pathlib import Path
 import pymysql
 import redis
 
+from tests.programs import program
+
 START_TIMEOUT = 60.0  # seconds
 _RUN_TOKEN = f"{os.getpid():x}{int(time.time()) & 0xFFFF:x}"
-
-
-class ServiceMissing(Exception):
-    """A server program is not installed and cannot be installed from here."""
 
 
 class Service:
@@ -112,7 +110,7 @@ class MariaDB(Service):
     def command(self) -> list[str]:
         user = ["--user=root"] if os.geteuid() == 0 else []
         return [
-            _program("mariadbd", "mariadb-server"),
+            program("mariadbd", "mariadb-server"),
             "--no-defaults",
             f"--datadir={self.data}",
             f"--socket={self.socket}",
@@ -181,7 +179,7 @@ class Redis(Service):
 
     def command(self) -> list[str]:
         return [
-            _program("redis-server", "redis-server"),
+            program("redis-server", "redis-server"),
             "--port", str(self.port),
             "--bind", self.host,
             "--save", "",
@@ -237,7 +235,7 @@ def initialised_data() -> Path:
         atexit.register(shutil.rmtree, home, ignore_errors=True)
         user = ["--user=root"] if os.geteuid() == 0 else []
         command = [
-            _program("mariadb-install-db", "mariadb-server"), "--no-defaults",
+            program("mariadb-install-db", "mariadb-server"), "--no-defaults",
             f"--datadir={home / 'data'}", "--auth-root-authentication-method=normal",
             "--skip-test-db", "--innodb-log-file-size=32M", *user,
         ]  # fmt: skip
@@ -246,35 +244,3 @@ def initialised_data() -> Path:
             raise RuntimeError(f"mariadb-install-db: {done.stdout[-500:]}{done.stderr[-1500:]}")
         _initialised = home / "data"
     return _initialised
-
-
-def _program(name: str, package: str) -> str:
-    search = os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin:/usr/local/bin:/usr/bin"
-    found = shutil.which(name, path=search)
-    if found is None:
-        _install(package)
-        found = shutil.which(name, path=search)
-    if found is None:
-        raise ServiceMissing(f"the tests need {name}; install it with: apt-get install {package}")
-    return found
-
-
-def _install(package: str) -> None:
-    if os.geteuid() != 0 or shutil.which("apt-get") is None:
-        raise ServiceMissing(f"the tests need a server; install it with: apt-get install {package}")
-    with tempfile.TemporaryDirectory() as directory:
-        # Debian starts services when they are installed, unless this program says no.
-        policy = Path(directory) / "policy-rc.d"
-        policy.write_text("#!/bin/sh\nexit 101\n")
-        policy.chmod(0o755)
-        target = Path("/usr/sbin/policy-rc.d")
-        ours = not target.exists()
-        if ours:
-            shutil.copy(policy, target)
-        try:
-            environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-            for command in (["update", "-q"], ["install", "-y", "-q", package]):
-                subprocess.run(["apt-get", *command], env=environment, capture_output=True)
-        finally:
-            if ours:
-                target.unlink(missing_ok=True)

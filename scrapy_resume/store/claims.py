@@ -22,17 +22,15 @@ from scrapy_resume.store.engine import Database
 from scrapy_resume.watermark import PageRanges, Position
 
 _IN_LIST = 2000  # ids of one IN list at most; longer ones are planned as a full scan
-
-
-_SUSPECT = 2  # attempts without a commit that ended in death
+_SUSPECT = 2  # attempts without a commit, the last of which ended in death
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedShard:
     """A shard we hold, as it stood when it was claimed.
 
-    *suspect* says that the processes which worked on it died, twice in a row and without
-    a commit: one of its pages may have killed them.
+    *suspect* says that it was claimed at least twice without a commit and that its last
+    process died: one of its pages may have killed it.
     """
 
     id: int

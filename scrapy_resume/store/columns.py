@@ -82,12 +82,15 @@ def _exactly(compiler: Any) -> str:
 
 
 def checks(table: str, **rules: str) -> list[CheckConstraint]:
+    """CHECKs by name; the table's name goes before it, since MySQL has one space of them."""
     return [CheckConstraint(rule, name=f"{table}_{name}") for name, rule in rules.items()]
 
 
 def one_of(column: str, *values: str) -> str:
+    """The rule that *column* holds one of *values* (or NULL, where it may)."""
     return f"{column} IN ({', '.join(repr(value) for value in values)})"
 
 
 def times(*names: str) -> list[Column[Any]]:
+    """Columns for times that are always known."""
     return [Column(name, Moment, nullable=False) for name in names]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Literal
 
 Values = dict[str, Any]
@@ -48,24 +47,14 @@ class Rejection:
     error: str
 
 
-def default_row(
-    source: str,
-    item_key: str,
-    payload: str,
-    task_id: int | None = None,
-    shard_no: int | None = None,
-    page: int | None = None,
-    fetched_at: datetime | None = None,
-) -> Row:
-    """A row of the default item table; *payload* is JSON, *fetched_at* UTC and naive."""
+def default_row(source: str, item_key: str, payload: str) -> Row:
+    """A row of the default item table, of no page yet; *payload* is JSON."""
     values: Values = {
         "source": source,
         "item_key": item_key,
         "payload": payload,
-        "task_id": task_id,
-        "shard_no": shard_no,
-        "page": page,
+        "task_id": None,
+        "shard_no": None,
+        "page": None,
     }
-    if fetched_at is not None:  # else it is the time of the commit
-        values["fetched_at"] = fetched_at
     return Row(None, (source, item_key), values)

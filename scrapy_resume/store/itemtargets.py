@@ -98,6 +98,7 @@ class Target:
 
 
 def default_target(db: Database) -> Target:
+    """The product's own item table: everything is updated but the time it was first seen."""
     columns = [column.name for column in db.tables.item.columns]
     update = [name for name in columns if name not in ("source", "item_key", "first_seen_at")]
     declared = ItemTable(db.tables.item.name, ("source", "item_key"), update)

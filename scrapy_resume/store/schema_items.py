@@ -21,6 +21,7 @@ from scrapy_resume.store.columns import (
 
 
 def item(metadata: MetaData, prefix: str) -> Table:
+    """The default item table: one row for each key of a source."""
     return Table(
         f"{prefix}item",
         metadata,
@@ -36,6 +37,7 @@ def item(metadata: MetaData, prefix: str) -> Table:
 
 
 def manifest(metadata: MetaData, prefix: str) -> Table:
+    """Which item keys each page stored; for a later release."""
     return Table(
         f"{prefix}manifest",
         metadata,
@@ -49,6 +51,7 @@ def manifest(metadata: MetaData, prefix: str) -> Table:
 
 
 def quarantine(metadata: MetaData, prefix: str) -> Table:
+    """What was set aside; ``resolved_at`` and ``resolution`` are for a later release."""
     name = f"{prefix}quarantine"
     return Table(
         name,
@@ -78,6 +81,7 @@ def quarantine(metadata: MetaData, prefix: str) -> Table:
 
 
 def outbox(metadata: MetaData, prefix: str) -> Table:
+    """What is to be delivered to other sinks; for a later release."""
     name = f"{prefix}outbox"
     return Table(
         name,

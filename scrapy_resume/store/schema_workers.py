@@ -1,4 +1,4 @@
-"""Tables of who works, what was decided by hand, and which sites are well."""
+"""Tables of who works, what was decided by no owner, and which sites are well."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from scrapy_resume.store.columns import (
 
 
 def operation(metadata: MetaData, prefix: str) -> Table:
+    """Acts that no owner of a shard did."""
     name = f"{prefix}operation"
     return Table(
         name,
@@ -40,6 +41,7 @@ def operation(metadata: MetaData, prefix: str) -> Table:
 
 
 def worker(metadata: MetaData, prefix: str) -> Table:
+    """One row for each start of a worker."""
     name = f"{prefix}worker"
     return Table(
         name,
@@ -60,6 +62,7 @@ def worker(metadata: MetaData, prefix: str) -> Table:
 
 
 def site_health(metadata: MetaData, prefix: str) -> Table:
+    """How well each site is; shown by status, written by a later release."""
     name = f"{prefix}site_health"
     return Table(
         name,

@@ -13,7 +13,7 @@ from scrapy_resume.watermark import PageRanges
 FINAL = ("done", "failed")
 
 # Acts that leave a shard's position as it was.
-GENTLE = frozenset({"reclaim", "reap", "supersede", "pause", "unpause", "cancel"})
+GENTLE = frozenset({"reclaim", "supersede", "pause", "unpause", "cancel"})
 
 
 def wrong_in(now: Snapshot, served: Mapping[str | None, Pages]) -> Iterator[Violation]:

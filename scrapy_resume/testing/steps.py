@@ -10,6 +10,7 @@ from scrapy_resume.testing.violation import Violation
 
 
 def wrong_between(before: Snapshot, now: Snapshot) -> Iterator[Violation]:
+    """Every violation that only *before* and *now* together show."""
     known = {act["id"] for act in before.operations}
     fresh = [act for act in now.operations if act["id"] not in known]
     for number, old in before.shards.items():

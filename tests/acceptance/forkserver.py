@@ -7,11 +7,14 @@ fork is a process of its own, with its own process id, reactor and end; it runs
 
 from __future__ import annotations
 
+import asyncio
 import atexit
+import faulthandler
 import gc
 import json
 import os
 import pkgutil
+import signal
 import socket
 import subprocess
 import sys
@@ -145,6 +148,7 @@ def _become(order: dict[str, Any]) -> None:
     os.environ.update(order["env"])
     sys.path.insert(0, order["cwd"])
     sys.argv[:] = ["scrapy", *order["words"]]
+    signal.signal(signal.SIGUSR1, _show_what_waits)
     code = 0
     try:
         execute(sys.argv)
@@ -159,6 +163,15 @@ def _become(order: dict[str, Any]) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+def _show_what_waits(*_: object) -> None:
+    """Print every thread and every task: for a crawl that does not end."""
+    faulthandler.dump_traceback(all_threads=True)
+    for one in gc.get_objects():
+        if isinstance(one, asyncio.Task) and not one.done():
+            one.print_stack()
+    sys.stderr.flush()
 
 
 def _preload() -> None:

@@ -23,8 +23,9 @@ from typing import Any
 
 from example_project.site import Site
 
-from scrapy_resume.testing import check, stored_items
-from scrapy_resume.testing.snapshot import Snapshot, opened, read_snapshot
+from scrapy_resume.store.engine import Database
+from scrapy_resume.testing import check
+from scrapy_resume.testing.snapshot import Snapshot, read_snapshot
 from tests.acceptance.forkserver import Forked, ForkServer
 
 ROOT = Path(__file__).parents[2]
@@ -143,6 +144,8 @@ class Crawl:
         try:
             self.process.wait(timeout)
         except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGUSR1)  # a forked crawl says what it waits for
+            time.sleep(1)
             self.kill()
             raise AssertionError(f"the crawl did not end in {timeout} s:\n{self.tail}") from None
         return self
@@ -204,6 +207,7 @@ class Bench:
         self.crawls: list[Crawl] = []
         self.settings: dict[str, Any] = {}
         self.env: dict[str, str] = {}
+        self._database: Database | None = None
         package = directory / "bench"
         (package / "spiders").mkdir(parents=True)
         (directory / "scrapy.cfg").write_text("[settings]\ndefault = bench.settings\n")
@@ -295,8 +299,14 @@ class Bench:
     # What the database says
 
     def snapshot(self) -> Snapshot:
-        with opened(self.database_url, self.prefix) as db:
-            return read_snapshot(db)
+        return read_snapshot(self.database)
+
+    @property
+    def database(self) -> Database:
+        """A connection that the tests keep."""
+        if self._database is None:
+            self._database = Database.connect(self.database_url, prefix=self.prefix)
+        return self._database
 
     @property
     def tasks(self) -> list[Mapping[str, Any]]:
@@ -334,8 +344,8 @@ class Bench:
     @property
     def items(self) -> dict[str, str]:
         """The payloads of the item table by key."""
-        stored = stored_items(self.database_url, prefix=self.prefix)
-        return {key: payload for (_, key), payload in stored.items()}
+        rows = self.snapshot().items
+        return {key: row["payload"] for (_, key), row in sorted(rows.items())}
 
     @property
     def served(self) -> dict[int, list[str]]:
@@ -359,11 +369,10 @@ class Bench:
 
     def expire_leases(self) -> None:
         """Let every lease end now, as if its time had passed."""
-        with opened(self.database_url, self.prefix) as db, db.transaction() as conn:
-            shard = db.tables.task_shard
-            past = datetime.datetime(2000, 1, 1)
-            running = shard.c.status == "running"
-            conn.execute(shard.update().where(running).values(lease_until=past))
+        shard = self.database.tables.task_shard
+        expired = shard.update().where(shard.c.status == "running")
+        with self.database.transaction() as conn:
+            conn.execute(expired.values(lease_until=datetime.datetime(2000, 1, 1)))
 
     # What the site saw
 
@@ -389,14 +398,16 @@ class Bench:
         return "\n".join(f"=== {crawl.path.name}\n{crawl.tail}" for crawl in self.crawls)
 
     def end(self) -> None:
-        """Kill what still runs."""
+        """Kill what still runs, and let go of the database."""
         for crawl in self.crawls:
             if crawl.code is None:
                 crawl.signal(signal.SIGCONT)
                 crawl.kill()
+        if self._database is not None:
+            self._database.close()
 
 
-def wait_until(true: Any, timeout: float = 20.0, interval: float = 0.01) -> None:
+def wait_until(true: Any, timeout: float = 20.0, interval: float = 0.02) -> None:
     """Wait until *true()* holds, asked every *interval* seconds. Raises AssertionError."""
     deadline = time.monotonic() + timeout
     while not true():

@@ -8,6 +8,8 @@ import pytest
 
 from scrapy_resume.store import migrate
 from scrapy_resume.store.engine import Database
+from tests.proxy import Proxy
+from tests.services import MariaDB
 from tests.store.worlds import World
 
 
@@ -24,3 +26,30 @@ def db(database_url: str) -> Iterator[Database]:
 def world(db: Database) -> World:
     """The database with a few short-hands for tasks, claims and records."""
     return World(db)
+
+
+@pytest.fixture
+def mariadb_world(mariadb: MariaDB, mariadb_name: str) -> Iterator[World]:
+    """The same on MariaDB only."""
+    database = Database.connect(mariadb.url(mariadb_name))
+    migrate.ensure_schema(database)
+    yield World(database)
+    database.close()
+
+
+@pytest.fixture
+def proxy(mariadb: MariaDB) -> Iterator[Proxy]:
+    """A relay in front of MariaDB."""
+    relay = Proxy(mariadb.port)
+    yield relay
+    relay.close()
+
+
+@pytest.fixture
+def relayed(
+    mariadb: MariaDB, mariadb_name: str, mariadb_world: World, proxy: Proxy
+) -> Iterator[World]:
+    """The database of *mariadb_world*, reached through the proxy."""
+    database = Database.connect(mariadb.url(mariadb_name, port=proxy.port), network_timeout=2.0)
+    yield World(database)
+    database.close()

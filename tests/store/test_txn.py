@@ -12,8 +12,7 @@ import pymysql
 import pytest
 
 from scrapy_resume.exceptions import ConfigurationError, StoreUnavailable
-from scrapy_resume.store import checkpoints, groups, leases, migrate, quarantine
-from scrapy_resume.store.checkpoints import Finish, Release
+from scrapy_resume.store import checkpoints, migrate, quarantine
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.items import ItemTable, ItemWriter, Row
 from tests.proxy import Proxy
@@ -25,26 +24,8 @@ BOOK = "CREATE TABLE book (isbn VARCHAR(20) NOT NULL PRIMARY KEY, price INTEGER,
 
 
 @pytest.fixture
-def world(mariadb: MariaDB, mariadb_name: str) -> Iterator[World]:
-    db = Database.connect(mariadb.url(mariadb_name))
-    migrate.ensure_schema(db)
-    yield World(db)
-    db.close()
-
-
-@pytest.fixture
-def proxy(mariadb: MariaDB) -> Iterator[Proxy]:
-    relay = Proxy(mariadb.port)
-    yield relay
-    relay.close()
-
-
-@pytest.fixture
-def relayed(mariadb: MariaDB, mariadb_name: str, world: World, proxy: Proxy) -> Iterator[World]:
-    """The same database, reached through the proxy."""
-    db = Database.connect(mariadb.url(mariadb_name, port=proxy.port), network_timeout=2.0)
-    yield World(db)
-    db.close()
+def world(mariadb_world: World) -> World:
+    return mariadb_world
 
 
 def locked(mariadb: MariaDB, name: str, statement: str) -> pymysql.connections.Connection:
@@ -171,39 +152,6 @@ def test_txn_3_a_black_hole_is_noticed_within_the_network_timeout(
     assert (result.retries, world.shard(one.id).version) == (1, 1)
 
 
-@pytest.mark.parametrize("action", ["cut_after", "cut_before"])
-def test_txn_4_the_reply_of_commit_is_lost(
-    relayed: World, world: World, proxy: Proxy, action: str
-) -> None:
-    task = world.plan(2)
-    one, two = relayed.claim(task)
-    relayed.commit(page(one, 1))
-    rule = proxy.rule("COMMIT", action)
-    bad = item("bad")
-    bad.values["payload"] = None
-    result = relayed.commit(page(one, 2, item("a"), bad), page(two, 1))
-    assert rule.met.is_set()
-    assert result.retries == 1
-    assert (result.written, len(result.rejected), result.fenced) == (3, 1, frozenset())
-    row = world.shard(one.id)
-    assert (row.version, row.cur_page, row.page_count) == (2, 2, 2)
-    assert (row.written_count, row.quarantined_count) == (3, 1)
-    assert result.positions[one.id] == relayed.positions[one.id]
-    assert result.positions[one.id].version == 2
-    assert len(quarantine.find(world.db, task.id)) == 1
-    relayed.commit(page(one, 3), page(two, 2))
-    assert world.shard(two.id).cur_page == 2
-
-
-@pytest.mark.mutant
-def test_txn_4_a_commit_that_does_not_ask_what_became_of_it_is_noticed(
-    relayed: World, world: World, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(groups.Group, "_landed", lambda *_: False)
-    with pytest.raises(AssertionError):
-        test_txn_4_the_reply_of_commit_is_lost(relayed, world, proxy, "cut_after")
-
-
 @pytest.mark.mutant
 def test_txn_1_a_commit_after_an_error_is_noticed(
     mariadb: MariaDB, mariadb_name: str, world: World, monkeypatch: pytest.MonkeyPatch
@@ -221,70 +169,6 @@ def test_txn_1_a_commit_after_an_error_is_noticed(
         test_txn_1_a_lock_that_stays_ends_as_unavailable_and_changes_nothing(
             mariadb, mariadb_name, world, monkeypatch
         )
-
-
-@pytest.mark.parametrize("action", ["cut_after", "cut_before"])
-def test_txn_4_the_reply_for_an_ending_is_lost(
-    relayed: World, world: World, proxy: Proxy, action: str
-) -> None:
-    one, two = relayed.claim(world.plan(2))
-    proxy.rule("COMMIT", action)
-    result = relayed.commit(
-        Finish(one.id, one.fencing_token, "done", "read"),
-        Release(two.id, two.fencing_token, "stop"),
-    )
-    assert result.statuses == {one.id: "done", two.id: "pending"}
-    assert result.fenced == frozenset()
-    assert (world.shard(one.id).status, world.shard(two.id).status) == ("done", "pending")
-    assert world.shard(two.id).attempt_count == 0
-
-
-def test_txn_4_a_commit_that_arrives_late_counts_once(
-    relayed: World, world: World, proxy: Proxy
-) -> None:
-    (one,) = relayed.claim(world.plan(1))
-    rule = proxy.rule("COMMIT", "late")
-    # The client has given the connection up; its transaction still holds the row's lock.
-    threading.Timer(1.5, rule.let_go).start()
-    result = relayed.commit(page(one, 1))
-    row = world.shard(one.id)
-    assert (row.version, row.page_count, row.written_count) == (1, 1, 2)
-    assert (result.written, result.fenced) == (2, frozenset())
-
-
-@pytest.mark.parametrize("action", ["cut_after", "cut_before"])
-def test_txn_4_a_claim_whose_reply_is_lost(
-    relayed: World, world: World, proxy: Proxy, action: str
-) -> None:
-    task = world.plan(3)
-    proxy.rule("COMMIT", action)
-    claimed = relayed.claim(task, 2)
-    assert [one.shard_no for one in claimed] == [1, 2]
-    assert {world.shard(one.id).fencing_token for one in claimed} == {1}
-    assert [one.fencing_token for one in claimed] == [1, 1]
-    assert leases.outlook(world.db, task.id).running == 2
-    assert relayed.commit(page(claimed[0], 1)).fenced == frozenset()
-
-
-@pytest.mark.parametrize("action", ["cut_after", "cut_before"])
-@pytest.mark.parametrize("skip", range(4))
-def test_txn_4_a_plan_whose_reply_is_lost(
-    relayed: World, world: World, proxy: Proxy, action: str, skip: int
-) -> None:
-    proxy.rule("COMMIT", action, skip=skip + 1)  # the first is that of opening the run
-    task = relayed.plan(3)
-    assert task.planned_at is not None
-    assert len(world.claim(task)) == 3
-
-
-@pytest.mark.parametrize("action", ["cut_after", "cut_before"])
-@pytest.mark.parametrize("run", ["auto", "new", "a-name"])
-def test_txn_4_a_run_whose_reply_is_lost_is_opened_once(
-    relayed: World, world: World, proxy: Proxy, action: str, run: str
-) -> None:
-    proxy.rule("COMMIT", action)
-    assert relayed.open(run).run_no == 1
-    assert world.sql("SELECT COUNT(*) FROM resume_task") == [(1,)]
 
 
 def test_txn_5_a_server_that_became_read_only(mariadb: MariaDB, mariadb_name: str) -> None:
