@@ -12,6 +12,7 @@ It never overrides an entry that the user made. What it sets::
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from scrapy.exceptions import NotConfigured
@@ -52,7 +53,8 @@ class ResumeAddon:
         if inner == SCHEDULER or getattr(inner, "__name__", "") == "ShardScheduler":
             return
         priority = max(settings.getpriority("SCHEDULER") or 0, _ADDON)
-        if not settings.get("RESUME_INNER_SCHEDULER"):
+        name = "RESUME_INNER_SCHEDULER"
+        if not (settings.get(name) or os.environ.get(name)):
             settings.set("RESUME_INNER_SCHEDULER", inner, priority)
         settings.set("SCHEDULER", SCHEDULER, priority)
 

@@ -71,6 +71,7 @@ class ClaimLoop:
             wake=self.wakeup.set,
             inc_stat=session.inc_stat,
             stopped=self._stopped,
+            fail=session.give_up,
             grace=settings.grace,
         )
         self.ledger = self.flow.ledger = Ledger(
@@ -87,9 +88,11 @@ class ClaimLoop:
             settings.on_failed_page == "hold",
             settings.backoff_base,
             settings.backoff_max,
-            max(1, self.spider.stop_on_empty),
+            max(1, int(self.spider.stop_on_empty or 1)),
+            self.spider.states_totals,
         )
         self.task: Task | None = None
+        self.idle = False
         self._room_wanted = self._room_made = False
         self._empty_claim = False
         self._grace: Any = None
@@ -100,7 +103,7 @@ class ClaimLoop:
             await self._open()
             async for item in self._plan(start):
                 yield item
-            await self.spider.warm_up()
+            await ensure_awaitable(self.spider.warm_up())
             async for request in self._list_requests():
                 yield request
             if not self.flow.stopping:
@@ -177,6 +180,8 @@ class ClaimLoop:
 
         A shard that only waits for its last pages no longer counts: the next one may start.
         """
+        if len(self.flow.shards) >= 2 * self.settings.shards:
+            return  # those that only wait for their last pages have a bound too
         opening = sum(shard.walk.opening for shard in self.flow.shards.values())
         free = self.settings.shards - opening
         if any(shard.walk.suspect for shard in self.flow.shards.values()):
@@ -317,15 +322,16 @@ class ClaimLoop:
         self.heartbeat.stop()
         self.reaper.stop()
         try:
-            if self.session.verdict is None:
-                await self._conclude()
-            await self.control.run(self.work.stopped)
+            if self.task is not None:
+                await self.control.run(self.work.stopped)
+                if self.session.verdict is None:
+                    await self._conclude()
         except ResumeError as error:
             logger.warning(
                 "The end of this process could not be recorded: %s", error,
                 extra={"action": "end_unrecorded"},
             )  # fmt: skip
         finally:
-            self.control.stop()
+            self.idle = await self.control.stop(self.settings.grace)
             self.ledger.uninstall()
             self.slot.free()

@@ -26,7 +26,8 @@ def digest(parts: Iterable[str]) -> str:
 class LoopGuard:
     """Digests seen so far; *count* is how many. An empty digest is never compared.
 
-    *stated_total* is the number of rows the site says the list has, if it says so.
+    *stated_total* is the number of rows the site says the list has, if it says so;
+    *rows* is how many were read so far.
     """
 
     count: int = 0
@@ -34,6 +35,7 @@ class LoopGuard:
     previous: str = ""
     power: str = ""
     stated_total: int | None = None
+    rows: int = 0
 
     @classmethod
     def load(cls, text: str | None) -> LoopGuard:
@@ -42,7 +44,9 @@ class LoopGuard:
 
     def dump(self) -> str:
         """The guard as JSON text."""
-        return json.dumps([self.count, self.first, self.previous, self.power, self.stated_total])
+        return json.dumps(
+            [self.count, self.first, self.previous, self.power, self.stated_total, self.rows]
+        )
 
     def seen(self, value: str) -> bool:
         """Is *value* the first, the previous or the power-of-two page again?"""

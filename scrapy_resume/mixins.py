@@ -150,6 +150,7 @@ class ResumeSpiderMixin(Spider):
 
     def end_of_shard(self, reason: str = "the spider says so") -> Any:
         """Say that this page is the shard's last; yield what it returns."""
+        reason = str(reason or "the spider says so")
         return EndOfShard(reason) if self._resume_active or self.plans_pages else None
 
     async def fetch(self, request: Request) -> Response:
@@ -164,6 +165,11 @@ class ResumeSpiderMixin(Spider):
         if self.paging is not None:
             return self.paging == "numbered"
         return self.page_url is not None or self.last_page is not None
+
+    @property
+    def states_totals(self) -> bool:
+        """Whether the spider overrides ``stated_total()``."""
+        return type(self).stated_total is not ResumeSpiderMixin.stated_total
 
     @property
     def plans_pages(self) -> bool:

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import ensure_awaitable
 from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
 
 from scrapy_resume import cursor
 from scrapy_resume.committer import Committer, Outcome
-from scrapy_resume.exceptions import NotAPage, ResumeError
+from scrapy_resume.exceptions import ConfigurationError, NotAPage, ResumeError
 from scrapy_resume.loopguard import digest
 from scrapy_resume.page import Decision, ErrorKind, Trouble, Where, judge
 from scrapy_resume.paging import Action, Commit, Discard, Hold, PageEnd, Retry, SetAside, Walk
@@ -78,6 +79,7 @@ class PageFlow:
         hold_records: bool,
         wake: Callable[[], None],
         stopped: Callable[[], None],
+        fail: Callable[[BaseException], None],
         grace: float,
         inc_stat: Callable[..., None],
     ) -> None:
@@ -89,8 +91,8 @@ class PageFlow:
         self._spider, self._committer = spider, committer
         self._hold_records, self._wake, self._inc = hold_records, wake, inc_stat
         self.key_of: Callable[[Any], str | None] | None = None
-        self._on_stop, self._grace = stopped, grace
-        self._end_statuses = frozenset(int(status) for status in spider.end_statuses)
+        self._on_stop, self._fail, self._grace = stopped, fail, grace
+        self._end_statuses = _statuses(spider.end_statuses)
 
     # What the claim loop calls
 
@@ -139,7 +141,8 @@ class PageFlow:
         self._wake()
 
     def closing(self) -> None:
-        """The engine closes; the same as :meth:`stop`."""
+        """The engine closes: queued requests will not be asked for any more."""
+        self._on_stop()
         self.stop()
 
     def stop(self) -> None:
@@ -147,7 +150,6 @@ class PageFlow:
         if self.stopping:
             return
         self.stopping = True
-        self._on_stop()
         for shard in self.shards.values():
             for number in set(shard.waiting) - shard.committing:
                 shard.waiting.pop(number).callback(None)
@@ -180,7 +182,7 @@ class PageFlow:
         shard, number = held
         stated = self._spider.stated_total(response)
         if stated is not None:
-            shard.stated[number] = stated
+            shard.stated[number] = int(stated)
         if isinstance(shard.walk, (OpenEndedWalk, ChainWalk)):
             shard.body_digest[number] = digest([response.body.hex()])
 
@@ -331,11 +333,12 @@ class PageFlow:
             shard.committing.add(record.page)
         outcome = self._committer.submit(record)
         outcome.addCallback(self._stored, shard, record)
-        outcome.addErrback(
-            lambda failure: logger.error(
-                "A stored record could not be followed up", exc_info=failure.value
-            )
-        )
+        outcome.addErrback(self._not_followed_up)
+
+    def _not_followed_up(self, failure: Failure) -> None:
+        """Going on could hang the crawl: close it, the shards are read on at the next start."""
+        logger.error("A stored record could not be followed up", exc_info=failure.value)
+        self._fail(failure.value or RuntimeError("unknown"))
 
     def _stored(self, outcome: Outcome, shard: HeldShard, record: Any) -> None:
         if isinstance(record, (PageRecord, PageFailure)):
@@ -388,6 +391,19 @@ class PageFlow:
                 level, "Shard %d is %s: %s", shard.walk.claimed.shard_no, record.status,
                 record.reason, extra={"action": "shard_finished"},
             )  # fmt: skip
+
+
+def _statuses(declared: Any) -> frozenset[int]:
+    """The spider's ``end_statuses``; one number will do, and so will text given by ``-a``."""
+    if isinstance(declared, int):
+        return frozenset({declared})
+    parts = declared.replace(",", " ").split() if isinstance(declared, str) else declared or ()
+    try:
+        return frozenset(int(status) for status in parts)
+    except (TypeError, ValueError):
+        raise ConfigurationError(
+            f"end_statuses is {declared!r}; it must be HTTP statuses such as (404, 410)"
+        ) from None
 
 
 def _place(rows: tuple[Row, ...], walk: Walk, number: int) -> None:

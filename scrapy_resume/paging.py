@@ -30,6 +30,7 @@ class PagePolicy:
     backoff_base: float = 5.0
     backoff_max: float = 1800.0
     stop_on_empty: int = 2
+    counts_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +112,12 @@ class Walk(ABC):
     attempts: dict[int, int] = field(default_factory=dict)
     end_reason: str | None = None
     failure: str | None = None
-    rows: int = field(init=False)
+    _counted: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.position = self.claimed.position
         self.last_page = self.claimed.shard.last_page
         self.guard = LoopGuard.load(self.position.digests)
-        position = self.position
-        self.rows = position.written_count + position.dropped_count + position.quarantined_count
         self._start()
 
     def _start(self) -> None:
@@ -173,11 +172,24 @@ class Walk(ABC):
         """A page left its place: committed (with the new *position*), held or discarded."""
         self.in_flight.discard(number)
         self.attempts.pop(number, None)
+        self._counted.pop(number, None)
         if position is not None and position.version > self.position.version:
             self.position = position
 
+    @property
+    def rows(self) -> int:
+        """How many rows of the list were read, by this claim and those before it."""
+        return self.guard.rows
+
+    def _count(self, number: int, rows: int) -> None:
+        self._counted[number] = rows
+        self.guard = replace(self.guard, rows=self.guard.rows + rows)
+
     def refused(self, number: int, trouble: Trouble) -> list[Action]:
-        """The commit left the page out because a row was refused and records hold."""
+        """The commit left the page out: a row was refused, or the page before it is missing."""
+        if number not in self.in_flight:
+            return []
+        self._count(number, -self._counted.get(number, 0))
         return self._failed(number, trouble)
 
     def _failed(self, number: int, trouble: Trouble) -> list[Action]:

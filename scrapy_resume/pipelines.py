@@ -57,7 +57,8 @@ class UpsertPipeline:
             return
         try:
             self._rows = session.rows = ItemRows(session.crawler.spider)
-            session.pipeline = self
+            if type(self).process_item is UpsertPipeline.process_item:
+                session.pipeline = self  # a subclass may want to see every item itself
             session.flush_loose_rows = self.flush
         except ResumeError as error:
             session.refuse(error)
@@ -137,4 +138,4 @@ class UpsertPipeline:
             self._timer.cancel()
         await self.flush()
         if self._session.loop is None:
-            self._session.close()
+            await self._session.close()

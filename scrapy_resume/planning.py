@@ -95,6 +95,7 @@ def checked(shards: Iterable[Any]) -> list[Shard]:
     for shard in shards:
         if not isinstance(shard, Shard):
             raise ConfigurationError(f"plan() yielded {type(shard).__name__}; it must yield Shard")
+        _check_types(shard)
         if shard.last_page is not None and shard.last_page < shard.first_page:
             raise ConfigurationError(
                 f"shard {shard.key!r} ends at page {shard.last_page} before its first page"
@@ -102,6 +103,20 @@ def checked(shards: Iterable[Any]) -> list[Shard]:
             )
         result.append(shard)
     return result
+
+
+def _check_types(shard: Shard) -> None:
+    wanted = {
+        "key": str, "first_page": int, "last_page": (int, type(None)), "priority": int,
+        "site": (str, type(None)), "ordered": (bool, type(None)),
+    }  # fmt: skip
+    for name, types in wanted.items():
+        value = getattr(shard, name)
+        if not isinstance(value, types):  # type: ignore[arg-type]
+            raise ConfigurationError(
+                f"plan() yielded Shard({shard.key!r}) with {name}={value!r}, which is a"
+                f" {type(value).__name__}"
+            )
 
 
 class Plan:

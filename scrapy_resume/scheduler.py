@@ -34,7 +34,11 @@ class ShardScheduler(BaseScheduler):
         session = Session.of(crawler, "ShardScheduler")
         if session.mistake is not None:  # nothing will be crawled: open no queue, no filter
             return cls(_NoRequests(), session)
-        inner_cls = load_object(crawler.settings.get("RESUME_INNER_SCHEDULER") or DEFAULT_INNER)
+        inner_cls = load_object(
+            session.settings.inner_scheduler
+            or crawler.settings.get("RESUME_INNER_SCHEDULER")
+            or DEFAULT_INNER
+        )
         if cls in inner_cls.__mro__:
             inner_cls = load_object(DEFAULT_INNER)
         return cls(build_from_crawler(inner_cls, crawler), session)

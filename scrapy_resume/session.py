@@ -66,7 +66,7 @@ class Session:
             if self.settings.enabled:
                 if self.settings.fault:
                     faults.arm(self.settings.fault)
-                refuse_persistent_state(crawler)
+                refuse_persistent_state(crawler, self.settings.inner_scheduler)
         except ConfigurationError as error:
             self._refusal, self.settings = error, ResumeSettings(enabled=False)
 
@@ -230,8 +230,9 @@ class Session:
         if self._ended:
             return
         self._ended = True
-        if self.loop is not None and self.loop.task is not None:
+        if self.loop is not None:
             await self.loop.close()
+        if self.loop is not None and self.loop.task is not None:
             whole = self.verdict in ("complete", "complete_with_rejects")
             logger.log(
                 logging.INFO if whole else logging.WARNING, "Run %d of %r is %s: %s",
@@ -239,7 +240,7 @@ class Session:
                 self.crawler.stats.get_value("resume/verdict_reason"),
                 extra={"action": "verdict", "finish_reason": reason},
             )  # fmt: skip
-        self.close()
+        await self.close()
 
     def refuse(self, error: Exception, reason: str = "resume_refused") -> None:
         """Say in one line why the crawl cannot go on, and close it. Raises CloseSpider."""
@@ -247,18 +248,19 @@ class Session:
         self.crawler.stats.set_value("resume/error", str(error))
         raise CloseSpider(reason) from error
 
-    def close(self) -> None:
-        """Close threads and connections; harmless when repeated."""
-        if self._commits is not None:
-            self._commits.stop()
-        if self._database is not None:
+    async def close(self) -> None:
+        """Close threads and connections, unless a call still hangs; harmless when repeated."""
+        commits, self._commits = self._commits, None
+        idle = commits is None or await commits.stop(self.settings.grace)
+        if self.loop is not None:
+            idle = idle and self.loop.idle
+        if self._database is not None and idle:
             self._database.close()
 
 
-def refuse_persistent_state(crawler: Crawler) -> None:
+def refuse_persistent_state(crawler: Crawler, inner: str | type | None) -> None:
     """Refuse JOBDIR and persistent queues and filters. Raises ConfigurationError."""
-    inner = crawler.settings.get("RESUME_INNER_SCHEDULER") or crawler.settings["SCHEDULER"]
-    if load_object(inner).__module__.startswith("scrapy_redis."):
+    if load_object(inner or crawler.settings["SCHEDULER"]).__module__.startswith("scrapy_redis."):
         raise ConfigurationError(
             "SCHEDULER is scrapy-redis' own, which loses the requests a killed process held;"
             " leave SCHEDULER unset, the shards are handed out by the database"

@@ -57,9 +57,22 @@ class StoreThread:
         """Await :meth:`call`."""
         return await maybe_deferred_to_future(self.call(func, *args, **kwargs))
 
-    def stop(self) -> None:
-        """Let the running call end; accept no more."""
+    async def stop(self, within: float) -> bool:
+        """Accept no more calls and wait for those made; False if *within* seconds are not enough.
+
+        A connection must not be closed while a call still uses it.
+        """
+        last = self.call(_nothing)
         self._pool.shutdown(wait=False)
+        timer = call_later(within, _fire, last, last.callback, False)
+        try:
+            return await maybe_deferred_to_future(last)
+        finally:
+            timer.cancel()
+
+
+def _nothing() -> bool:
+    return True
 
 
 def _fire(deferred: Deferred[Any], fire: Callable[[Any], None], value: Any) -> None:

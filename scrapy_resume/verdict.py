@@ -60,7 +60,7 @@ def decide(
     """The verdict of a run and the sentence that explains it.
 
     *tallies* cover every shard; *planned* says that they do. *pages* and *rejects*
-    are the pages committed and the records in quarantine over all shards.
+    are the pages read and committed and the records in quarantine over all shards.
     """
     open_ = [tally for tally in tallies if tally.status != "done"]
     count = sum(tally.count for tally in open_)
@@ -78,7 +78,7 @@ def decide(
     if open_:
         return Verdict.INCOMPLETE, f"{_shards(count)} not done: {_reasons(open_)}"
     if rejects:
-        return Verdict.COMPLETE_WITH_REJECTS, f"every page was read; {rejects} in quarantine"
+        return Verdict.COMPLETE_WITH_REJECTS, f"read to the end; {rejects} in quarantine"
     return Verdict.COMPLETE, "every page was read"
 
 

@@ -182,7 +182,7 @@ class Visit:
             return None
         if self.is_list and thing is not None:
             page.yielded += 1
-        return thing.copy() if type(thing) is dict else copy(thing)
+        return thing.copy() if type(thing) is dict else _copied(thing)
 
     def _count(self, page: OpenPage, request: Request) -> None:
         if NEXT in request.meta:
@@ -192,3 +192,10 @@ class Visit:
         else:
             page.requests_yielded += 1
             page.yielded += self.is_list
+
+
+def _copied(thing: Any) -> Any:
+    try:
+        return copy(thing)
+    except Exception:  # no item at all: a pipeline or Scrapy will say so
+        return thing

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from scrapy_resume.loopguard import digest
+from scrapy_resume.loopguard import LoopGuard, digest
 from scrapy_resume.page import Decision, ErrorKind, Trouble, Where
 from scrapy_resume.paging import Action, Commit, Discard, PageEnd, PagePolicy, SetAside, Walk
 from scrapy_resume.store.leases import ClaimedShard
+from scrapy_resume.watermark import Position
 
 
 @dataclass(slots=True)
@@ -46,9 +47,9 @@ class BoundedWalk(Walk):
 
     def _complete(self, end: PageEnd) -> list[Action]:
         assert end.record is not None and self.last_page is not None
-        self.rows += end.rows
+        self._count(end.number, end.rows)
         record = end.record
-        if end.stated_total is not None:
+        if self.policy.counts_rows:
             record = replace(record, digests=self.guard.dump())
         if end.end_reason is None or end.number >= self.last_page:
             return [Commit(record)]
@@ -99,6 +100,8 @@ class OpenEndedWalk(Walk):
         return number
 
     def _complete(self, end: PageEnd) -> list[Action]:
+        if end.number <= self._judged:  # judged before its commit was refused
+            return [self._commit(end, judged=True)] if end.record is not None else self._lost(end)
         self._waiting[end.number] = end
         if not end.empty and end.decision is Decision.COMPLETE and not self._repeats(end):
             self._top = max(self._top, end.number)
@@ -117,27 +120,32 @@ class OpenEndedWalk(Walk):
             end = self._waiting.pop(number, None)
             if end is not None:
                 actions += self._judge_one(end)
-            elif not (self.position.has(number) or number in self.held):
+            elif self.position.has(number):
+                actions += self._cross_gap()
+            elif number not in self.held:
                 break
             self._judged = number
         if not self._ended and len(self._trailing) >= self.policy.stop_on_empty:
-            actions += self._end(f"the list ended at page {self._top}: {_past(self._trailing[0])}")
+            reason = f"the list ended at page {self._top}: {_past(self._trailing[0])}"
+            actions += self._end(self._top, reason)
         return actions
 
     def _judge_one(self, end: PageEnd) -> list[Action]:
         if end.decision is Decision.MISSING or (end.empty and end.end_reason is None):
             self._trailing.append(end)
             return []
-        if self._repeats(end):
-            reason = f"the list ended at page {end.number - 1}: page {end.number} repeats another"
-            return [Discard(end.number), *self._end(reason)]
+        if self._repeats(end) and self.position.highest < end.number:
+            last = end.number - 1
+            reason = f"the list ended at page {last}: page {end.number} repeats another"
+            return [Discard(end.number), *self._end(last, reason)]
         actions = self._cross_gap()
-        if not end.empty:
-            actions.append(self._commit(end))
-        if end.end_reason is not None:
-            actions += [Discard(end.number)] if end.empty else []
-            actions += self._end(end.end_reason)
-        return actions
+        if end.end_reason is None:
+            return [*actions, self._commit(end)]
+        if end.empty:
+            return [*actions, *self._end(end.number - 1, end.end_reason)]
+        commit = self._commit(end)
+        ending = Commit(replace(commit.record, ends=True))
+        return [*actions, ending, *self._end(end.number, end.end_reason)]
 
     def _cross_gap(self) -> list[Action]:
         """Empty pages below one with items are pages; missing ones are failures."""
@@ -150,23 +158,29 @@ class OpenEndedWalk(Walk):
                 actions += Walk._give_up(self, end.number, end.trouble, self.attempts[end.number])
         return actions
 
-    def _commit(self, end: PageEnd) -> Commit:
+    def _lost(self, end: PageEnd) -> list[Action]:
+        assert end.trouble is not None
+        return Walk._give_up(self, end.number, end.trouble, self.attempts[end.number])
+
+    def _commit(self, end: PageEnd, judged: bool = False) -> Commit:
         assert end.record is not None
-        self.rows += end.rows
-        self.guard = self.guard.push(end.content)
+        self._count(end.number, end.rows)
+        if not judged:
+            self.guard = self.guard.push(end.content)
         return Commit(replace(end.record, digests=self.guard.dump()))
 
-    def _end(self, reason: str) -> list[Action]:
+    def _end(self, last: int, reason: str) -> list[Action]:
+        """The list ends with page *last*: whatever was read past it is dropped."""
         stated = self.guard.stated_total
         trailing, self._trailing = self._trailing, []
         if stated is not None and self.rows < stated and trailing and not self.held:
             text = f"the site states {stated} rows, {self.rows} were read"
             return self._fell_short(trailing, text)
-        self._ended, self.end_reason = True, reason
-        past = {number for number in self.in_flight if number > self._top}
+        self._ended, self.end_reason, self._top = True, reason, last
+        past = {number for number in self.in_flight if number > last}
         past |= {end.number for end in trailing}
         self._waiting.clear()
-        self.held = {number: why for number, why in self.held.items() if number <= self._top}
+        self.held = {number: why for number, why in self.held.items() if number <= last}
         return [Discard(number) for number in sorted(past)]
 
     def _fell_short(self, trailing: list[PageEnd], text: str) -> list[Action]:
@@ -193,6 +207,7 @@ class ChainWalk(Walk):
     _waiting: dict[int, PageEnd] = field(default_factory=dict)
     _last: int | None = None
     _submitted: int = 0
+    _undo: dict[int, LoopGuard] = field(default_factory=dict)
 
     def _start(self) -> None:
         self._submitted = self.position.cur_page
@@ -221,7 +236,15 @@ class ChainWalk(Walk):
         elif self._last is None or number < self._last:
             self._cursors[number + 1] = next_cursor
 
+    def settled(self, number: int, position: Position | None) -> None:
+        Walk.settled(self, number, position)
+        self._undo.pop(number, None)
+        if position is not None:
+            self._cursors.pop(number, None)
+
     def _failed(self, number: int, trouble: Trouble) -> list[Action]:
+        if number <= self._submitted:  # its commit was refused: take back what it taught us
+            self.guard, self._submitted = self._undo[number], number - 1
         later = sorted(page for page in self.in_flight if page > number)
         for page in [*later, number]:
             self._waiting.pop(page, None)
@@ -240,16 +263,23 @@ class ChainWalk(Walk):
     def _submit(self, end: PageEnd) -> list[Action]:
         assert end.record is not None
         asked = digest([end.next_cursor or ""]) if end.next_cursor else ""
-        own = self._cursors.pop(end.number, None)
+        own = self._cursors.get(end.number)
         asks_itself = bool(asked) and asked == digest([own or ""])
         if self.guard.seen(end.content):
             return self._loops(end.number, f"page {end.number} repeats a page already read", [])
         self._submitted = end.number
-        self.rows += end.rows
+        self._undo[end.number] = self.guard
+        self._count(end.number, end.rows)
         looped = asks_itself or self.guard.seen(asked)
         self.guard = self.guard.push(end.content or asked)
         ends = end.next_cursor is None or end.number == self.last_page
-        record = replace(end.record, digests=self.guard.dump(), cursor=end.next_cursor, ends=ends)
+        record = replace(
+            end.record,
+            digests=self.guard.dump(),
+            cursor=end.next_cursor,
+            ends=ends,
+            ordered=True,
+        )
         if looped:
             text = f"page {end.number + 1} leads back to a page already read"
             return self._loops(end.number, text, [Commit(record)])

@@ -140,7 +140,8 @@ class Work:
         return task, verdict.value, reason
 
     def stopped(self) -> None:
-        """Record that this instance ended."""
+        """Give back what this instance still holds, and record that it ended."""
+        leases.release_instance(self._db, instance=self._slot.instance)
         workers.stopped(self._db, instance=self._slot.instance)
 
 

@@ -148,7 +148,7 @@ MUTANTS = (
         (
             (
                 "visits.py",
-                "return thing.copy() if type(thing) is dict else copy(thing)",
+                "return thing.copy() if type(thing) is dict else _copied(thing)",
                 "return thing",
             ),
         ),

@@ -27,12 +27,16 @@ _ERROR_LENGTH = 500  # characters
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """The records of one shard on top of its position: *pages* are those not yet committed."""
+    """The records of one shard on top of its position: *pages* are those not yet committed.
+
+    *behind* are ordered pages left out because the page before them is not stored.
+    """
 
     position: Position
     pages: tuple[PageRecord, ...]
     failure: PageFailure | None
     ending: Finish | Release | None
+    behind: tuple[int, ...] = ()
 
     @property
     def last_page(self) -> int | None:
@@ -50,18 +54,23 @@ def fold(position: Position, records: Sequence[Record], left_out: Collection[int
     pages: list[PageRecord] = []
     failure: PageFailure | None = None
     ending: Finish | Release | None = None
+    behind: list[int] = []
     for record in records:
         if isinstance(record, PageRecord):
-            if record.page not in left_out and not position.has(record.page):
+            if record.page in left_out or position.has(record.page):
+                continue
+            if record.ordered and record.page != position.cur_page + 1:
+                behind.append(record.page)
+            else:
                 pages.append(record)
                 position = _with_page(position, record)
                 if record.ends:
                     position = position.ending_at(record.page)
         elif isinstance(record, PageFailure):
             position, failure = position.with_failed(record.page), record
-        elif not (left_out and isinstance(record, Finish) and record.status == "done"):
+        elif not ((left_out or behind) and isinstance(record, Finish) and record.status == "done"):
             ending = record
-    return Folded(position, tuple(pages), failure, ending)
+    return Folded(position, tuple(pages), failure, ending, tuple(behind))
 
 
 def _with_page(position: Position, record: PageRecord) -> Position:

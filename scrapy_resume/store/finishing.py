@@ -117,9 +117,13 @@ def _decide(conn: Connection, db: Database, found: Task) -> tuple[Verdict, str]:
             shard.c.task_id == found.id
         )
     ).one()
+    aside = db.tables.quarantine
+    pages_aside = select(func.count()).where(
+        aside.c.task_id == found.id, aside.c.kind == "page", aside.c.shard_no.is_not(None)
+    )
     return decide(
         [Tally(*row) for row in tallies],
         planned=found.planned_at is not None,
-        pages=int(sums[0] or 0),
+        pages=int(sums[0] or 0) - int(conn.execute(pages_aside).scalar() or 0),
         rejects=int(sums[1] or 0),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 from sqlalchemy.engine import Connection
 
 from scrapy_resume import faults
-from scrapy_resume.page import Trouble
+from scrapy_resume.page import ErrorKind, Trouble, Where
 from scrapy_resume.store import quarantine
 from scrapy_resume.store.endings import end
 from scrapy_resume.store.engine import Database
@@ -165,11 +165,6 @@ class Group:
     def _leave_out(self, page: PageRecord, trouble: Trouble) -> None:
         held = self._held.setdefault(page.shard_id, {})
         held[page.page] = trouble
-        behind = replace(trouble, error=f"page {page.page} before it is held", item_key=None)
-        for record in self._shards[page.shard_id]:
-            chained = page.cursor is not None  # a chain commits strictly in order
-            if chained and isinstance(record, PageRecord) and record.page > page.page:
-                held.setdefault(record.page, behind)
 
     def _landed(self, conn: Connection, outcome: Outcome) -> bool:
         """Did the attempt without a reply happen? Waits for its locks, so the answer stays true."""
@@ -184,6 +179,11 @@ class Group:
                 return True
         return False
 
+    def _refused_pages(self) -> Iterator[tuple[int, int, Trouble]]:
+        for shard_id, pages in self._held.items():
+            for page, why in pages.items():
+                yield shard_id, page, why
+
     def _result(self, outcome: Outcome) -> CommitResult:
         return CommitResult(
             positions={
@@ -196,10 +196,14 @@ class Group:
             rejected=tuple(outcome.rejected),
             written=outcome.written,
             retries=self.retries,
-            held=tuple(
-                (shard_id, page, trouble)
-                for shard_id, pages in self._held.items()
-                for page, trouble in pages.items()
-            ),
+            held=(*self._refused_pages(), *_behind(outcome)),
             statuses=outcome.statuses,
         )
+
+
+def _behind(outcome: Outcome) -> Iterator[tuple[int, int, Trouble]]:
+    """Pages of a chain that were left out because the page before them is not stored."""
+    for shard_id, folded in outcome.folded.items():
+        for page in folded.behind:
+            text = f"page {folded.position.cur_page + 1} before it is not stored"
+            yield shard_id, page, Trouble(Where.PAGE, ErrorKind.RETRYABLE, "NotInOrder", text)

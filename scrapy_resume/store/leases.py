@@ -17,7 +17,13 @@ from sqlalchemy.engine import Connection
 from scrapy_resume import faults
 from scrapy_resume.store.claims import ClaimedShard, claim, in_lists
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.reclaim import raise_code_holds, raise_due, reap, reclaim_worker
+from scrapy_resume.store.reclaim import (
+    raise_code_holds,
+    raise_due,
+    reap,
+    reclaim_worker,
+    release_instance,
+)
 from scrapy_resume.store.runs import existing
 
 __all__ = [
@@ -30,6 +36,7 @@ __all__ = [
     "raise_due",
     "reap",
     "reclaim_worker",
+    "release_instance",
     "renew",
 ]
 

@@ -37,6 +37,24 @@ def reclaim_worker(db: Database, *, worker: str, instance: str) -> list[int]:
     return db.run(lambda conn: _reclaim(conn, db, query, DIED, actor=worker))
 
 
+def release_instance(db: Database, *, instance: str) -> list[int]:
+    """Give back what *instance*, which ends, still holds, with the attempts; returns the ids."""
+    shard = db.tables.task_shard
+    query = _with_task(db).where(shard.c.status == "running", shard.c.instance == instance)
+
+    def work(conn: Connection) -> list[int]:
+        rows = conn.execute(query.with_for_update()).all()
+        now = db.now(conn)
+        ids = sorted(row.id for row in rows)
+        give_back(conn, db, ids, "pending", "released: its process ended", now)
+        for part in in_lists(row.id for row in rows if row.attempt_count > 0):
+            spent = {"attempt_count": shard.c.attempt_count - 1}
+            conn.execute(update(shard).where(shard.c.id.in_(part)).values(spent))
+        return ids
+
+    return db.run(work)
+
+
 def reap(db: Database, *, actor: str) -> list[int]:
     """Take back up to 100 shards whose lease has run out; returns their ids."""
     shard = db.tables.task_shard

@@ -17,7 +17,8 @@ class PageRecord:
 
     *cursor* is the JSON text that asks for the next page, given by chains, whose pages
     come in order; *digests* is text of the loop guard. *ends* says that the shard ends with
-    this page, which becomes its last one in the same transaction.
+    this page, which becomes its last one in the same transaction. An *ordered* page is
+    stored only right behind the watermark: a chain's cursor must not pass over a hole.
     """
 
     shard_id: int
@@ -29,6 +30,7 @@ class PageRecord:
     cursor: str | None = None
     digests: str | None = None
     ends: bool = False
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

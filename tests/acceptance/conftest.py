@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -106,3 +107,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _tally.counts:
         terminalreporter.write_line(str(_tally))
         _tally.counts.clear()  # once, even if the stress tests' conftest asks too
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist has no terminal of its own."""
+    if _tally.counts and hasattr(session.config, "workeroutput"):
+        capture = session.config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled():
+            print(f"\n{_tally}", file=sys.stderr)
+        _tally.counts.clear()

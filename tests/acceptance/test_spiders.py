@@ -12,7 +12,7 @@ from scrapy.core.scheduler import Scheduler
 from scrapy.utils.test import get_crawler
 
 from tests.acceptance.conftest import Reference
-from tests.acceptance.harness import CHAIN, DETAILS, NUMBERED, Bench
+from tests.acceptance.harness import CHAIN, DETAILS, HEADER, NUMBERED, Bench
 from tests.acceptance.test_res import ONE_BY_ONE
 
 REUSED = """\
@@ -349,6 +349,33 @@ def test_every_start_request_becomes_a_chain_of_its_own(bench: Bench, reference:
     assert stored.pop("k000")
     assert stored == reference(CHAIN)
     assert {shard["page_count"] for shard in bench.shards} == {6}
+
+
+REACTORS: dict[str, dict[str, Any]] = {
+    "asyncio": {"TWISTED_REACTOR": "twisted.internet.asyncioreactor.AsyncioSelectorReactor"},
+    "twisted": {"TWISTED_REACTOR": "twisted.internet.epollreactor.EPollReactor"},
+    "none": {"TWISTED_REACTOR_ENABLED": False},
+}
+
+
+@pytest.mark.parametrize("reactor", REACTORS)
+def test_every_kind_of_event_loop(sqlite_bench: Bench, reference: Reference, reactor: str) -> None:
+    bench = sqlite_bench
+    bench.write(DETAILS)
+    bench.settings = REACTORS[reactor]
+    bench.crawl_killed("commit.before:3")
+    bench.assert_sound()
+    bench.crawl()
+    bench.assert_complete(reference(DETAILS))
+
+
+def test_a_spider_in_a_file_of_its_own(sqlite_bench: Bench, reference: Reference) -> None:
+    bench = sqlite_bench
+    (bench.directory / "alone.py").write_text(HEADER + CHAIN)
+    bench.crawl_killed("commit.after:4", "alone.py", verb="runspider", **ONE_BY_ONE)
+    assert bench.watermark == 4
+    bench.crawl("alone.py", verb="runspider")
+    bench.assert_complete(reference(CHAIN))
 
 
 WARM = """\

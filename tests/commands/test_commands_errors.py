@@ -57,7 +57,7 @@ def test_a_file_that_is_no_database(scrapy: Scrapy, tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("not a database, but a text of some length\n" * 100)
     said = one_line(scrapy("resume", "status", RESUME_DATABASE_URL=f"sqlite:///{file}"))
-    assert f"{file} cannot be used: file is not a database" in said
+    assert f"{file} refuses us: file is not a database" in said
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ class Engine:
         self.scraper = SimpleNamespace(
             enqueue_scrape=lambda result, request: None,
             call_spider_async=lambda result, request: None,
+            handle_spider_output_async=lambda result, request, response: None,
             start_itemproc_async=lambda item, *, response: None,
             itemproc=SimpleNamespace(process_item_async=lambda item: None),
         )

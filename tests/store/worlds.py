@@ -95,6 +95,7 @@ def page(shard: ClaimedShard, number: int, *rows: Row, **more: Any) -> PageRecor
     """A complete page of *shard*; two items of its own unless *rows* are given."""
     if not rows:
         rows = tuple(item(f"{shard.shard.key}-{number}-{n}", page=number) for n in (1, 2))
+    more.setdefault("ordered", "cursor" in more)
     return PageRecord(shard.id, shard.fencing_token, number, rows, **more)
 
 

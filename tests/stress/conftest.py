@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
-from tests.acceptance.conftest import forks, pytest_terminal_summary, reference, tally
+from tests.acceptance.conftest import (
+    forks,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    reference,
+    tally,
+)
 
-__all__ = ["forks", "pytest_terminal_summary", "reference", "tally"]
+__all__ = ["forks", "pytest_sessionfinish", "pytest_terminal_summary", "reference", "tally"]
