@@ -90,6 +90,7 @@ class ClaimLoop:
             settings.backoff_max,
             max(1, int(self.spider.stop_on_empty or 1)),
             self.spider.states_totals,
+            settings.max_wait,
         )
         self.task: Task | None = None
         self.idle = False
@@ -150,6 +151,8 @@ class ClaimLoop:
                 items.sent()
                 yield item
             await items.processed()
+            if items.failures:
+                await self._ask(self.work.set_aside, self.task.id, items.failures)
             if self.session.flush_loose_rows is not None:
                 await self.session.flush_loose_rows()
             count = await self._ask(self.work.store_plan, self.task.id, token, plan.shards)

@@ -168,9 +168,14 @@ class Committer:
         self._inc("items/quarantined", len(result.rejected))
         self.positions.update(result.positions)
         held = {(shard_id, page): trouble for shard_id, page, trouble in result.held}
+        newest: dict[int, int] = {}
+        for record, _ in group:
+            newest[record.shard_id] = max(record.fencing_token, newest.get(record.shard_id, 0))
         self._running = False
         for record, deferred in group:
-            deferred.callback(_outcome(record, result, held))
+            stale = record.fencing_token < newest[record.shard_id]
+            outcome = Outcome("fenced") if stale else _outcome(record, result, held)
+            deferred.callback(outcome)
         self.consider()
         self._maybe_idle()
 

@@ -140,8 +140,10 @@ class ResumeSpiderMixin(Spider):
         """Say how to ask for the page after this one; yield what it returns.
 
         *following* is a Request, or with free paging any JSON value: the cursor that
-        :meth:`page_request` gets as ``page.cursor``.
+        :meth:`page_request` gets as ``page.cursor``. None says that there is no next page.
         """
+        if following is None:
+            return None
         if not isinstance(following, Request):
             return NextPage(following)
         if self._resume_active:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scrapy.utils.asyncio import call_later
+from scrapy.utils.asyncio import CallLaterResult, call_later
 from scrapy.utils.defer import ensure_awaitable
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
@@ -55,6 +55,7 @@ class HeldShard:
     following: dict[int, Request] = field(default_factory=dict)
     body_digest: dict[int, str] = field(default_factory=dict)
     stated: dict[int, int] = field(default_factory=dict)
+    timers: dict[int, CallLaterResult] = field(default_factory=dict)
     ending: bool = False
 
     @property
@@ -303,9 +304,11 @@ class PageFlow:
         self._inc("pages/retried")
         self._forget(shard, action.number)
         if not self.stopping:
-            call_later(action.delay, self._retry_due, shard, action.number)
+            timer = call_later(action.delay, self._retry_due, shard, action.number)
+            shard.timers[action.number] = timer
 
     def _retry_due(self, shard: HeldShard, number: int) -> None:
+        shard.timers.pop(number, None)
         shard.walk.retry_due(number)
         self._wake()
 
@@ -320,12 +323,14 @@ class PageFlow:
                 self.read_now -= 1
             self.ledger.abandon(page)
         shard.body_digest.pop(number, None)
+        if (timer := shard.timers.pop(number, None)) is not None:
+            timer.cancel()
         waiting = shard.waiting.pop(number, None)
         if waiting is not None:
             waiting.callback(None)
 
     def _drop_all(self, shard: HeldShard) -> None:
-        for number in {*shard.open, *shard.waiting}:
+        for number in {*shard.open, *shard.waiting, *shard.timers}:
             self._forget(shard, number)
 
     def _submit(self, shard: HeldShard, record: Any) -> None:
@@ -361,7 +366,7 @@ class PageFlow:
             self._inc("pages/committed")
             self._inc("items/dropped", record.dropped)
             self._inc("items/quarantined", len(record.quarantine))
-            if page is not None:
+            if page is not None and not any(one.kind == "page" for one in record.quarantine):
                 self.ledger.remember(page)
         else:
             self._inc("pages/held")
@@ -383,7 +388,8 @@ class PageFlow:
             self._submit(shard, shard.walk.result())
 
     def _ended(self, shard: HeldShard, record: Finish | Release, stored: bool) -> None:
-        self.shards.pop(shard.id, None)
+        if self.shards.get(shard.id) is shard:
+            del self.shards[shard.id]
         if stored and isinstance(record, Finish):
             self._inc("shards/finished")
             level = logging.DEBUG if record.status == "done" else logging.ERROR

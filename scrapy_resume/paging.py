@@ -31,6 +31,7 @@ class PagePolicy:
     backoff_max: float = 1800.0
     stop_on_empty: int = 2
     counts_rows: bool = False
+    longest_wait: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +174,8 @@ class Walk(ABC):
         self.in_flight.discard(number)
         self.attempts.pop(number, None)
         self._counted.pop(number, None)
+        if number in self.ready:
+            self.ready.remove(number)
         if position is not None and position.version > self.position.version:
             self.position = position
 
@@ -195,6 +198,7 @@ class Walk(ABC):
     def _failed(self, number: int, trouble: Trouble) -> list[Action]:
         tries = self.attempts.get(number, 1)
         in_place = trouble.kind in (ErrorKind.RETRYABLE, ErrorKind.CODE)
+        in_place = in_place and (trouble.retry_after or 0) <= self.policy.longest_wait
         if in_place and tries <= self.policy.retries:
             delay = self.policy.retry_delay * 2.0 ** (tries - 1) * self.jitter()
             return [Retry(number, delay if trouble.retry_after is None else trouble.retry_after)]
@@ -237,22 +241,29 @@ class Walk(ABC):
         number, trouble = min(self.held.items(), key=lambda held: (_gravity(held[1]), held[0]))
         reason = f"page {number}: {trouble.error_class}: {trouble.error}"
         blocked = trouble.kind is ErrorKind.BLOCKED
-        if self.claimed.attempt_count >= self.claimed.max_attempts and not blocked:
-            tries = self.claimed.attempt_count
+        if self._tries >= self.claimed.max_attempts and not blocked:
+            tries = self._tries
             return Finish(shard_id, token, "failed", f"{reason} (given up after {tries} attempts)")
         return Release(
-            shard_id, token, reason, trouble.kind.value, self._backoff(trouble.kind),
+            shard_id, token, reason, trouble.kind.value, self._backoff(trouble),
             not blocked, f"{trouble.error_class}: {trouble.error}",
         )  # fmt: skip
 
-    def _backoff(self, kind: ErrorKind) -> float | None:
+    @property
+    def _tries(self) -> int:
+        """Attempts in a row without progress, this one included."""
+        progress = self.position.version > self.claimed.position.version
+        return 1 if progress else self.claimed.attempt_count
+
+    def _backoff(self, trouble: Trouble) -> float | None:
         policy = self.policy
-        if kind is ErrorKind.CODE:
+        if trouble.kind is ErrorKind.CODE:
             return None
-        if kind is ErrorKind.PERMANENT:
+        if trouble.kind is ErrorKind.PERMANENT:
             return policy.backoff_max
-        tries = max(self.claimed.attempt_count - 1, 0)
-        return min(policy.backoff_base * 2.0**tries, policy.backoff_max) * self.jitter()
+        tries = min(max(self._tries - 1, 0), 60)
+        backoff = min(policy.backoff_base * 2.0**tries, policy.backoff_max) * self.jitter()
+        return max(backoff, min(trouble.retry_after or 0, policy.backoff_max))
 
 
 def _gravity(trouble: Trouble) -> int:

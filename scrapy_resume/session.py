@@ -29,6 +29,7 @@ from scrapy_resume.store.checkpoints import CommitResult, Record
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.items import ItemWriter, Row
 from scrapy_resume.threads import StoreThread
+from scrapy_resume.troubles import safe_text
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -153,7 +154,9 @@ class Session:
         except CancelledError:  # without asyncio: the engine stops, and would log an error
             return
         except Exception as error:  # of plan(), start() or warm_up(): Scrapy shows the traceback
-            self.crawler.stats.set_value("resume/error", f"{type(error).__name__}: {error}")
+            self.crawler.stats.set_value(
+                "resume/error", safe_text(f"{type(error).__name__}: {error}")
+            )
             raise
 
     async def plain(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
@@ -207,7 +210,10 @@ class Session:
         Rows that the database refuses are quarantined. Called on the commit thread.
         """
         self.prepare_store()
-        return checkpoints.store_rows(self.database, rows, writer=self._item_writer())
+        task = None if self.loop is None else self.loop.task
+        return checkpoints.store_rows(
+            self.database, rows, writer=self._item_writer(), task_id=task.id if task else None
+        )
 
     def set_verdict(self, verdict: str, reason: str) -> None:
         """Make the verdict known to the finish reason, the stats and the log."""

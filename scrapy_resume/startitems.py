@@ -13,7 +13,7 @@ from scrapy.signalmanager import SignalManager
 
 from scrapy_resume.threads import Wakeup
 
-_OUTCOMES = (signals.item_scraped, signals.item_dropped, signals.item_error)
+_OUTCOMES = (signals.item_scraped, signals.item_dropped)
 
 
 class StartItems:
@@ -23,6 +23,7 @@ class StartItems:
         self._signals, self._wakeup = signal_manager, wakeup
         self._open = 0
         self._listening = False
+        self.failures: list[BaseException] = []
 
     def sent(self) -> None:
         """An item is about to be yielded."""
@@ -30,12 +31,18 @@ class StartItems:
             self._listening = True
             for outcome in _OUTCOMES:
                 self._signals.connect(self._done, outcome)
+            self._signals.connect(self._failed, signals.item_error)
         self._open += 1
 
     def _done(self, response: Any = None) -> None:
         if response is None:
             self._open -= 1
             self._wakeup.set()
+
+    def _failed(self, failure: Any, response: Any = None) -> None:
+        if response is None:
+            self.failures.append(failure.value)
+        self._done(response)
 
     async def processed(self) -> None:
         """Wait until every item sent was scraped, dropped or failed."""
@@ -44,3 +51,4 @@ class StartItems:
         if self._listening:
             for outcome in _OUTCOMES:
                 self._signals.disconnect(self._done, outcome)
+            self._signals.disconnect(self._failed, signals.item_error)

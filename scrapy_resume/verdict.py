@@ -64,8 +64,7 @@ def decide(
     """
     open_ = [tally for tally in tallies if tally.status != "done"]
     count = sum(tally.count for tally in open_)
-    kinds = {tally.error_kind for tally in open_} - {None}
-    if kinds == {"blocked"}:
+    if open_ and all(tally.error_kind == "blocked" for tally in open_):
         return Verdict.BLOCKED, f"{_shards(count)} not done, blocked: {_reasons(open_)}"
     if pages == 0:
         why = f"{_shards(count)} not done: {_reasons(open_)}" if open_ else "no list had a page"

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from copy import copy
 from typing import Any, TypeAlias
 
-from scrapy import Request
+from scrapy import Item, Request
 from scrapy.http import Response
 from scrapy.utils.asyncgen import as_async_generator
 from twisted.internet.defer import Deferred
@@ -182,7 +182,7 @@ class Visit:
             return None
         if self.is_list and thing is not None:
             page.yielded += 1
-        return thing.copy() if type(thing) is dict else _copied(thing)
+        return thing.copy() if isinstance(thing, (dict, Item)) else _copied(thing)
 
     def _count(self, page: OpenPage, request: Request) -> None:
         if NEXT in request.meta:

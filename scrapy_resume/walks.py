@@ -54,6 +54,7 @@ class BoundedWalk(Walk):
         if end.end_reason is None or end.number >= self.last_page:
             return [Commit(record)]
         self.last_page, self.end_reason = end.number, end.end_reason
+        self.held = {number: why for number, why in self.held.items() if number <= end.number}
         past = sorted(number for number in self.in_flight if number > end.number)
         return [Commit(replace(record, ends=True)), *map(Discard, past)]
 

@@ -6,16 +6,18 @@ event loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from scrapy_resume import __version__, planning
 from scrapy_resume.exceptions import RunRefused
 from scrapy_resume.page import Shard
-from scrapy_resume.store import leases, migrate, status, tasks, workers
+from scrapy_resume.store import leases, migrate, quarantine, status, tasks, workers
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.leases import ClaimedShard, Outlook, Renewal
+from scrapy_resume.store.quarantine import QuarantineRecord
 from scrapy_resume.store.tasks import Task
+from scrapy_resume.troubles import safe_text
 from scrapy_resume.worker import WorkerSlot
 
 if TYPE_CHECKING:
@@ -67,11 +69,11 @@ class Work:
         return task
 
     def _refuse_to_join(self, task: Task) -> None:
-        outlook = self.outlook(task.id)
-        if outlook.leased_elsewhere:
+        held = leases.live_elsewhere(self._db, task.id, instance=self._slot.instance)
+        if held:
             raise RunRefused(
                 f"run {task.run_no} of {task.name} is worked on by others, who hold"
-                f" {outlook.leased_elsewhere} of its shards; RESUME_JOIN is False"
+                f" {held} of its shards; RESUME_JOIN is False"
             )
 
     def reload(self, task_id: int) -> Task:
@@ -95,6 +97,17 @@ class Work:
             default_site=planning.default_site(self._spider),
             max_attempts=self._settings.max_attempts,
         )
+
+    def set_aside(self, task_id: int, failures: Sequence[BaseException]) -> None:
+        """Put items of ``start()`` that failed in a pipeline on record."""
+        records = [
+            QuarantineRecord(
+                task_id, None, None, None, "item", None, None, type(error).__name__,
+                safe_text(str(error)),
+            )
+            for error in failures
+        ]  # fmt: skip
+        quarantine.set_aside(self._db, records)
 
     def claim(self, task_id: int, limit: int, alone: bool) -> list[ClaimedShard]:
         """Claim up to *limit* shards; *alone* says that we hold none."""

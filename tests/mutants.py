@@ -148,8 +148,8 @@ MUTANTS = (
         (
             (
                 "visits.py",
-                "return thing.copy() if type(thing) is dict else _copied(thing)",
-                "return thing",
+                "return thing.copy() if ",
+                "return thing if True else thing.copy() if ",
             ),
         ),
         ("test_spiders.py::test_an_item_object_that_the_spider_fills_again_is_copied_on_arrival",),

@@ -71,16 +71,19 @@ def commit(
             group.retries += 1
 
 
-def store_rows(db: Database, rows: Sequence[Row], *, writer: ItemWriter) -> int:
+def store_rows(
+    db: Database, rows: Sequence[Row], *, writer: ItemWriter, task_id: int | None = None
+) -> int:
     """Store rows that belong to no page, in one transaction; returns how many keys were stored.
 
-    A row that the database refuses goes to quarantine, without a page.
+    A row that the database refuses goes to quarantine, without a page; *task_id* names the
+    run that it counts for.
     """
 
     def work(conn: Connection) -> int:
         now = db.now(conn)
         written, rejections = writer.write(conn, rows, now=now)
-        aside = [refused(one, rows[one.index], None, None) for one in rejections]
+        aside = [refused(one, rows[one.index], None, (task_id, None)) for one in rejections]
         quarantine.record(conn, db, aside, at=now)
         return written
 

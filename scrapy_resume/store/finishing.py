@@ -53,7 +53,7 @@ def supersede(conn: Connection, db: Database, old: Task, run_no: int, actor: str
     task, shard = db.tables.task, db.tables.task_shard
     now = db.now(conn)
     running = select(shard.c.worker, shard.c.lease_until).where(
-        shard.c.task_id == old.id, shard.c.status == "running"
+        shard.c.task_id == old.id, shard.c.status == "running", shard.c.lease_until >= now
     )
     holder = (
         conn.execute(running.limit(1)).first()
@@ -78,8 +78,11 @@ def supersede(conn: Connection, db: Database, old: Task, run_no: int, actor: str
 
 def _fail_shards(conn: Connection, db: Database, task_id: int, reason: str, now: datetime) -> None:
     shard = db.tables.task_shard
-    wanted = (shard.c.task_id == task_id, shard.c.status.in_(("pending", "paused")))
-    values = {"status": "failed", "reason": reason, "due": 0, "next_run_at": None}
+    wanted = (shard.c.task_id == task_id, shard.c.status.in_(("pending", "running", "paused")))
+    values = {
+        "status": "failed", "reason": reason, "due": 0, "next_run_at": None, "worker": None,
+        "instance": None, "lease_until": None, "fencing_token": shard.c.fencing_token + 1,
+    }  # fmt: skip
     for ids in in_lists(conn.execute(select(shard.c.id).where(*wanted)).scalars()):
         conn.execute(update(shard).where(shard.c.id.in_(ids)).values(values | {"updated_at": now}))
 
@@ -121,9 +124,10 @@ def _decide(conn: Connection, db: Database, found: Task) -> tuple[Verdict, str]:
     pages_aside = select(func.count()).where(
         aside.c.task_id == found.id, aside.c.kind == "page", aside.c.shard_no.is_not(None)
     )
+    loose = select(func.count()).where(aside.c.task_id == found.id, aside.c.shard_no.is_(None))
     return decide(
         [Tally(*row) for row in tallies],
         planned=found.planned_at is not None,
         pages=int(sums[0] or 0) - int(conn.execute(pages_aside).scalar() or 0),
-        rejects=int(sums[1] or 0),
+        rejects=int(sums[1] or 0) + int(conn.execute(loose).scalar() or 0),
     )

@@ -84,6 +84,22 @@ def renew(
     return db.run(lambda conn: _renew(conn, db, instance, shards, lease, task_id))
 
 
+def live_elsewhere(db: Database, task_id: int, *, instance: str) -> int:
+    """How many shards of a run other instances hold by a lease that has not ended."""
+    shard = db.tables.task_shard
+
+    def work(conn: Connection) -> int:
+        query = select(func.count()).where(
+            shard.c.task_id == task_id,
+            shard.c.status == "running",
+            shard.c.instance != instance,
+            shard.c.lease_until >= db.now(conn),
+        )
+        return int(conn.execute(query).scalar_one())
+
+    return db.look(work)
+
+
 def outlook(db: Database, task_id: int, *, instance: str | None = None) -> Outlook:
     """What there is to do in a run, and for whom; *instance* is the asking one."""
     return db.look(lambda conn: _outlook(conn, db, task_id, instance))

@@ -22,7 +22,7 @@ _URL_LENGTH = 2000
 class QuarantineRecord:
     """One thing set aside; *kind* is page, request, item or row.
 
-    A row that belongs to no page has no task, shard and page.
+    What belongs to no page has no shard and page, and no task if there is no run.
     """
 
     task_id: int | None
@@ -43,6 +43,11 @@ def record(
     """Write *records* in the transaction of the pages they belong to."""
     if records:
         conn.execute(insert(db.tables.quarantine), [_row(one, at) for one in records])
+
+
+def set_aside(db: Database, records: Sequence[QuarantineRecord]) -> None:
+    """Record what failed outside of every page, in a transaction of its own."""
+    db.run(lambda conn: record(conn, db, records, at=db.now(conn)))
 
 
 def find(db: Database, task_id: int, *, limit: int = 1000) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ from scrapy_resume.store.records import PageRecord
 
 
 def refused(
-    one: Rejection, row: Row, page: PageRecord | None, shard: tuple[int, int] | None
+    one: Rejection, row: Row, page: PageRecord | None, shard: tuple[int | None, int | None] | None
 ) -> QuarantineRecord:
     """The record of a refused row; *shard* is the task and number of its page's shard."""
     task_id, shard_no = shard or (None, None)

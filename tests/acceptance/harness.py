@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import datetime
 import os
-import re
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,169 +24,13 @@ from example_project.site import Site
 from scrapy_resume.store.engine import Database
 from scrapy_resume.testing import check
 from scrapy_resume.testing.snapshot import Snapshot, read_snapshot
+from tests.acceptance.crawl import Crawl, wait_until
 from tests.acceptance.forkserver import Forked, ForkServer
+from tests.acceptance.project import CHAIN, DETAILS, HEADER, NUMBERED, PAGES, SETTINGS
+
+__all__ = ["CHAIN", "DETAILS", "HEADER", "NUMBERED", "ROOT", "Bench", "Crawl", "wait_until"]
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT = 60.0  # seconds until a crawl that should have ended counts as hung
-
-SETTINGS = """\
-BOT_NAME = "bench"
-SPIDER_MODULES = ["bench.spiders"]
-ADDONS = {"scrapy_resume.ResumeAddon": 500}
-LOG_LEVEL = "INFO"
-DOWNLOAD_DELAY = 0
-CONCURRENT_REQUESTS_PER_DOMAIN = 16
-ROBOTSTXT_OBEY = False
-TELNETCONSOLE_ENABLED = False
-REMOTE_CONTROL_ENABLED = False
-RETRY_TIMES = 1
-RESUME_PAGE_RETRIES = 1
-RESUME_PAGE_RETRY_DELAY = 0.01
-RESUME_BACKOFF_BASE = 0.02
-RESUME_BACKOFF_MAX = 0.1
-RESUME_MAX_WAIT = 0
-RESUME_LEASE = 2.5
-RESUME_HEARTBEAT = 0.5
-"""
-
-PAGES = '''\
-"""What the spiders of the bench share."""
-
-import os
-
-import scrapy
-from scrapy import Request
-
-from scrapy_resume import ItemTable, NotAPage, ResumeSpiderMixin, Shard, SiteBlocked
-
-SITE = os.environ["BENCH_SITE"]
-
-
-def number_of(response):
-    return int(response.url.partition("page=")[2].partition("&")[0] or 1)
-
-
-def row_of(row):
-    return {
-        "key": row.attrib["data-key"],
-        "title": row.css("a.title::text").get(),
-        "price": row.css(".price::text").get(),
-    }
-
-
-def rows(response):
-    return [row_of(row) for row in response.css("li.row")]
-
-
-class Chain(ResumeSpiderMixin, scrapy.Spider):
-    """The smallest spider of the documentation."""
-
-    item_key = "key"
-    start_urls = [SITE + "/list?page=1"]
-
-    def parse(self, response):
-        yield from rows(response)
-        for href in response.css("a.next::attr(href)").getall():
-            yield self.next_page(response.follow(href))
-
-
-class Numbered(ResumeSpiderMixin, scrapy.Spider):
-    item_key = "key"
-    page_url = SITE + "/list?page={page}"
-    last_page = 12
-    shard_pages = 4
-
-    def parse(self, response):
-        yield from rows(response)
-
-
-class Details(Numbered):
-    """Every row from a detail page."""
-
-    def parse(self, response):
-        for row in response.css("li.row a.title"):
-            yield response.follow(row, self.parse_item)
-
-    def parse_item(self, response):
-        yield {
-            "key": response.css(".key::text").get(),
-            "title": response.css("h1.title::text").get(),
-            "price": response.css(".price::text").get(),
-        }
-'''
-
-HEADER = "from bench.pages import *\n\n\n"
-
-CHAIN = "class Rows(Chain):\n    name = 'rows'\n"
-NUMBERED = "class Rows(Numbered):\n    name = 'rows'\n"
-DETAILS = "class Rows(Details):\n    name = 'rows'\n"
-
-
-class Crawl:
-    """One ``scrapy`` process. What it prints and logs is in :attr:`log`."""
-
-    def __init__(self, process: Forked | subprocess.Popen[bytes], log: Path) -> None:
-        self.process, self.path = process, log
-
-    @property
-    def log(self) -> str:
-        return self.path.read_text(errors="replace")
-
-    @property
-    def code(self) -> int | None:
-        """The exit code, -9 after SIGKILL; None while it runs."""
-        return self.process.poll()
-
-    def wait(self, timeout: float = TIMEOUT) -> Crawl:
-        """Wait for the end. Raises AssertionError for a crawl that does not end."""
-        try:
-            self.process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            self.process.send_signal(signal.SIGUSR1)  # a forked crawl says what it waits for
-            time.sleep(1)
-            self.kill()
-            raise AssertionError(f"the crawl did not end in {timeout} s:\n{self.tail}") from None
-        return self
-
-    def wait_until_logged(self, text: str, timeout: float = TIMEOUT) -> None:
-        """Wait until *text* is in the log. Raises AssertionError."""
-        wait_until(lambda: text in self.log or self.code is not None, timeout)
-        assert text in self.log, f"it never said {text!r}:\n{self.tail}"
-
-    def kill(self) -> Crawl:
-        """SIGKILL, and wait until it is dead."""
-        self.process.kill()
-        self.process.wait()
-        return self
-
-    def stop(self) -> Crawl:
-        """One polite signal."""
-        self.process.send_signal(signal.SIGTERM)
-        return self
-
-    def signal(self, number: int) -> None:
-        self.process.send_signal(number)
-
-    @property
-    def tail(self) -> str:
-        """The end of the log without what Scrapy says at every start."""
-        lines = self.log.splitlines()
-        start = next((at for at, line in enumerate(lines) if "Spider opened" in line), 0)
-        return "\n".join(lines[start:][-50:])
-
-    @property
-    def stats(self) -> dict[str, Any]:
-        """The stats that Scrapy dumps at the end; {} after a kill."""
-        found = re.search(r"Dumping Scrapy stats:\n(\{.*?\})\n\d{4}-", self.log, re.DOTALL)
-        return eval(found[1], {"datetime": datetime}) if found else {}
-
-    @property
-    def finish_reason(self) -> str | None:
-        return self.stats.get("finish_reason")
-
-    def said(self, level: str) -> list[str]:
-        """The log lines of *level*."""
-        return [line for line in self.log.splitlines() if f"] {level}: " in line]
 
 
 class Bench:
@@ -405,11 +247,3 @@ class Bench:
                 crawl.kill()
         if self._database is not None:
             self._database.close()
-
-
-def wait_until(true: Any, timeout: float = 20.0, interval: float = 0.02) -> None:
-    """Wait until *true()* holds, asked every *interval* seconds. Raises AssertionError."""
-    deadline = time.monotonic() + timeout
-    while not true():
-        assert time.monotonic() < deadline, f"it did not happen in {timeout} s"
-        time.sleep(interval)
