@@ -97,9 +97,7 @@ def test_passwords_of_any_kind(mariadb: MariaDB, mariadb_name: str, password: st
     mariadb.execute("CREATE OR REPLACE USER odd@'127.0.0.1' IDENTIFIED BY %s", password)
     mariadb.execute(f"GRANT ALL ON `{mariadb_name}`.* TO odd@'127.0.0.1'")
     escaped = f"mysql+pymysql://odd:{quote(password, safe='')}@127.0.0.1:{mariadb.port}"
-    built = URL.create(
-        "mysql+pymysql", "odd", password, "127.0.0.1", mariadb.port, mariadb_name
-    )
+    built = URL.create("mysql+pymysql", "odd", password, "127.0.0.1", mariadb.port, mariadb_name)
     for url in (f"{escaped}/{mariadb_name}", built):
         db = Database.connect(url)
         with db.read() as conn:
@@ -129,9 +127,7 @@ def test_ipv6(ipv6_server: MariaDB) -> None:
     db.close()
 
 
-def test_no_parameter_is_in_any_error(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_parameter_is_in_any_error(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     (one,) = world.claim(world.plan(1))
     secret = item(f"key-{SECRET}", token=SECRET)
@@ -142,9 +138,7 @@ def test_no_parameter_is_in_any_error(
     bad = item("x" * 600 + SECRET, token=SECRET)
     world.commit(page(one, 1, secret, bad, cursor=f'"{SECRET}"'))
     with pytest.raises(Exception, match="resume_") as caught, world.db.transaction() as conn:
-        conn.execute(
-            world.db.tables.task_shard.update().values(cursor=SECRET, status=SECRET)
-        )
+        conn.execute(world.db.tables.task_shard.update().values(cursor=SECRET, status=SECRET))
     assert SECRET not in "".join(traceback.format_exception(caught.value))
     assert SECRET not in caplog.text
     errors = world.sql("SELECT error_class, error FROM resume_quarantine")

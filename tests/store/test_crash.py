@@ -104,9 +104,7 @@ def _wait_until_stopped(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("point", COMMIT_POINTS)
-def test_the_server_killed_at_any_point(
-    mariadb: MariaDB, mariadb_name: str, point: str
-) -> None:
+def test_the_server_killed_at_any_point(mariadb: MariaDB, mariadb_name: str, point: str) -> None:
     url = mariadb.url(mariadb_name)
     world = World(Database.connect(url))
     migrate.ensure_schema(world.db)

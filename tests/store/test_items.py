@@ -122,8 +122,10 @@ def test_a_row_that_the_table_refuses_is_rejected(
 ) -> None:
     if world.db.dialect == "sqlite":
         world.sql(BOOK.replace("book", "strict_book"))
-        world.sql("CREATE TABLE book (isbn TEXT NOT NULL PRIMARY KEY, title TEXT"
-                  " CHECK (length(title) <= 50), price INTEGER CHECK (typeof(price) <> 'text'))")
+        world.sql(
+            "CREATE TABLE book (isbn TEXT NOT NULL PRIMARY KEY, title TEXT"
+            " CHECK (length(title) <= 50), price INTEGER CHECK (typeof(price) <> 'text'))"
+        )
         books = object.__new__(Books)
         books.world = world
         books.writer = ItemWriter(world.db, [ItemTable("book", ["isbn"])])

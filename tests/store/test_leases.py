@@ -13,9 +13,7 @@ from tests.store.worlds import LEASE, World, failure, page
 
 def renew(world: World, task: tasks.Task, held: dict[int, int], instance: str = "w1",
           lease: float = LEASE) -> leases.Renewal:  # fmt: skip
-    return leases.renew(
-        world.db, instance=instance, shards=held, lease=lease, task_id=task.id
-    )
+    return leases.renew(world.db, instance=instance, shards=held, lease=lease, task_id=task.id)
 
 
 def test_renew_extends_what_is_ours_and_names_what_is_not(world: World) -> None:

@@ -25,8 +25,7 @@ def definitions(db: Database, prefix: str = "resume_") -> dict[str, list[str]]:
         else:
             names = conn.exec_driver_sql("SHOW TABLES").scalars().all()
             found = {
-                name: conn.exec_driver_sql(f"SHOW CREATE TABLE `{name}`").one()[1]
-                for name in names
+                name: conn.exec_driver_sql(f"SHOW CREATE TABLE `{name}`").one()[1] for name in names
             }
     return {
         name.removeprefix(prefix): _lines(sql.replace(prefix, ""))
@@ -120,9 +119,7 @@ def test_check_names_what_is_missing(database_url: str) -> None:
     ]
 
 
-def test_check_refuses_an_engine_that_cannot_roll_back(
-    mariadb: MariaDB, mariadb_name: str
-) -> None:
+def test_check_refuses_an_engine_that_cannot_roll_back(mariadb: MariaDB, mariadb_name: str) -> None:
     db = Database.connect(mariadb.url(mariadb_name))
     migrate.ensure_schema(db)
     mariadb.execute("ALTER TABLE resume_manifest ENGINE=MyISAM", database=mariadb_name)

@@ -118,9 +118,7 @@ class Histories(RuleBasedStateMachine):
                 continue
             self.stamp += 1
             rows = (item(f"{self.prefix}{key}", stamp=self.stamp),)
-            records.append(
-                PageRecord(one.id, one.fencing_token, number, rows, dropped=1)
-            )
+            records.append(PageRecord(one.id, one.fencing_token, number, rows, dropped=1))
             if legal and number not in model.pages:
                 new = True
                 model.pages.add(number)

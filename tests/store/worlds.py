@@ -40,9 +40,7 @@ class World:
         task = self.open(name=name)
         if isinstance(shards, int):
             shards = [Shard(f"s{n}", 1, 100) for n in range(1, shards + 1)]
-        token = tasks.claim_planning(
-            self.db, task.id, worker="planner", instance="p1", lease=LEASE
-        )
+        token = tasks.claim_planning(self.db, task.id, worker="planner", instance="p1", lease=LEASE)
         assert token is not None
         tasks.store_plan(self.db, task.id, token, shards, default_site="site", **options)
         return tasks.find_tasks(self.db, task.id)[0]
