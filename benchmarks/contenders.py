@@ -18,7 +18,7 @@ from benchmarks.meter import REPORT
 from benchmarks.pages import ROWS
 
 ROOT = Path(__file__).parents[1]
-TUNED = {"CONCURRENT_ITEMS": "4"}
+TUNED = {"CONCURRENT_ITEMS": "4", "LOG_FORMATTER": "benchmarks.plain.SilentLogFormatter"}
 """What the add-on tunes; plain Scrapy is given it too."""
 TIMEOUT = 600.0  # seconds until a crawl counts as hung
 SUITE = {"ADDONS": '{"scrapy_resume.ResumeAddon": 500}', "RESUME_PROGRESS": "False"}

@@ -6,8 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from scrapy import Spider
+from scrapy.logformatter import LogFormatter
 
 from benchmarks.pages import list_url, read_detail, read_links, read_rows
+
+
+class SilentLogFormatter(LogFormatter):
+    """Makes no messages of level DEBUG, which nobody sees; the add-on sets one like it."""
+
+    def scraped(self, *args: Any, **kwargs: Any) -> None:
+        return None
+
+    def crawled(self, *args: Any, **kwargs: Any) -> None:
+        return None
 
 
 class PlainList(Spider):

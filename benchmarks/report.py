@@ -31,6 +31,10 @@ class Ratio:
     def median(self) -> float:
         return median(self.values)
 
+    def rounded(self) -> list[float]:
+        """The ratio of every run, as precise as it deserves."""
+        return [round(value, 3) for value in self.values]
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -71,9 +75,9 @@ class Comparison:
             "shape": self.shape,
             "database": self.contender,
             "against": self.opponent,
-            "pages_per_second": self.speed.values,
-            "pages_per_cpu_second": self.ratio("cpu").values,
-            "memory": self.memory,
+            "pages_per_second": self.speed.rounded(),
+            "pages_per_cpu_second": self.ratio("cpu").rounded(),
+            "memory": round(self.memory, 3),
         }
 
 

@@ -74,8 +74,9 @@ class ResumeSpiderMixin(Spider):
         spider = super().from_crawler(crawler, *args, **kwargs)
         spider.resume_args = dict(kwargs)  # type: ignore[misc]
         for name in _INTEGERS:
-            if name in kwargs:
-                spider._convert(name, kwargs[name])
+            value = kwargs.get(name, getattr(spider, name))
+            if value is not None or name != "last_page":
+                spider._convert(name, value)
         return spider
 
     def _convert(self, name: str, value: Any) -> None:

@@ -245,6 +245,7 @@ class PageFlow:
             next_cursor, decision, trouble = None, Decision.FAILED, _own_fault(error)
         rows = tuple(row for _, row in sorted(page.rows, key=lambda numbered: numbered[0]))
         record = None
+        content = "" if page.yielded == 0 else self._content(shard, number, page, rows)
         if decision is Decision.COMPLETE:
             _place(rows, walk, number)
             aside = tuple(self._aside(walk, number, t, page.page.attempt) for t in page.troubles)
@@ -253,18 +254,29 @@ class PageFlow:
             number, decision, trouble, record,
             rows=page.items_in,
             empty=page.yielded == 0,
-            content="" if page.yielded == 0 else self._content(shard, number, page, rows),
+            content=content,
             next_cursor=next_cursor,
             end_reason=page.end_reason,
             stated_total=shard.stated.pop(number, None),
         )  # fmt: skip
 
     def _content(self, shard: HeldShard, number: int, page: OpenPage, rows: tuple[Row, ...]) -> str:
+        """What the page yielded, to be compared with other pages of its list.
+
+        Keys and requests tell pages apart where each item has a key of its own and all of
+        them were kept. Else the whole page counts: a page is not another one because
+        what is left of it looks the same.
+        """
         body = shard.body_digest.pop(number, "")
-        if isinstance(shard.walk, (OpenEndedWalk, ChainWalk)) and (rows or page.seen):
-            keys = (f"{row.table}\x1f{row.key!r}" for row in rows)
-            return digest([*keys, *(fingerprint.hex() for fingerprint in page.seen)])
-        return body
+        if not isinstance(shard.walk, (OpenEndedWalk, ChainWalk)) or not (rows or page.seen):
+            return body
+        keys = {f"{row.table}\x1f{row.key!r}" for row in rows}
+        requests = [fingerprint.hex() for fingerprint in page.seen]
+        whole = len(keys) == len(rows) == page.items_in
+        if whole and len(rows) + len(requests) > 1:
+            return digest([*keys, *requests])
+        values = [repr(sorted(row.values.items())) for row in rows]
+        return digest([*values, *requests, *([] if whole else [body])])
 
     def _next_cursor(self, shard: HeldShard, page: OpenPage) -> str | None:
         if not page.has_next or not isinstance(shard.walk, ChainWalk):

@@ -54,6 +54,12 @@ def identity_arguments(spider: Spider, given: dict[str, Any]) -> dict[str, str]:
     return {name: str(given[name]) for name in sorted(chosen) if name in given}
 
 
+def _quoted(value: str) -> str:
+    """*value* as it is, or quoted where it could be taken for more than one argument."""
+    plain = value and not re.search(r"[\s=\"']", value)
+    return value if plain else json.dumps(value, ensure_ascii=False)
+
+
 def _looks_secret(name: str) -> bool:
     words = re.split(r"[_-]", name.lower())
     return not _SECRET_WORDS.isdisjoint(words) or _SECRET_KEYS.search(name) is not None
@@ -61,7 +67,8 @@ def _looks_secret(name: str) -> bool:
 
 def task_name(spider_name: str, arguments: dict[str, str]) -> str:
     """The task's name: the spider's and its identity arguments, at most 190 characters."""
-    name = " ".join([spider_name, *(f"{key}={value}" for key, value in arguments.items())])
+    pairs = (f"{key}={_quoted(value)}" for key, value in arguments.items())
+    name = " ".join([spider_name, *pairs])
     if len(name.encode()) <= _MAX_NAME:
         return name
     mark = hashlib.blake2b(name.encode(), digest_size=8).hexdigest()

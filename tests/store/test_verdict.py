@@ -31,8 +31,10 @@ RETRIED = Tally("failed", None, "gave up after 10 attempts", 1)
         ([DONE, RUNNING], True, 5, 0, "incomplete"),
         ([DONE, RETRIED], True, 5, 0, "incomplete"),
         ([DONE, BLOCKED], True, 5, 0, "blocked"),
-        ([DONE, BLOCKED, FRESH], True, 5, 1, "blocked"),
-        ([BLOCKED, FRESH], True, 0, 0, "blocked"),
+        ([BLOCKED, BLOCKED], True, 0, 0, "blocked"),
+        ([DONE, BLOCKED, FRESH], True, 5, 1, "incomplete"),
+        ([DONE, BLOCKED, RUNNING], True, 5, 0, "incomplete"),
+        ([BLOCKED, FRESH], True, 0, 0, "nothing_read"),
         ([DONE, BLOCKED, FAILED], True, 5, 0, "incomplete"),
     ],
 )
