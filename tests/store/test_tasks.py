@@ -162,8 +162,10 @@ def test_a_plan_without_shards_read_nothing(world: World) -> None:
 
 def test_the_verdict_of_an_unfinished_run_is_read_from_its_rows(world: World) -> None:
     task = world.plan(2)
-    one, _ = world.claim(task)
+    one, two = world.claim(task)
     world.commit(page(one, 1))
     assert tasks.read_verdict(world.db, task.id)[0].value == "incomplete"
     world.commit(failure(one, 2, ErrorKind.BLOCKED))
+    assert tasks.read_verdict(world.db, task.id)[0].value == "incomplete", "the other may go on"
+    world.commit(failure(two, 1, ErrorKind.BLOCKED))
     assert tasks.read_verdict(world.db, task.id)[0].value == "blocked"
