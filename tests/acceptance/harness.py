@@ -95,6 +95,7 @@ class Bench:
         """Start ``scrapy`` with *words* in the project, forked if there is a fork server."""
         if self.forks is None:
             return self.run([sys.executable, "-m", "scrapy", *words])
+        self._log.touch()  # it may be killed before it gets to it
         process = self.forks.start(list(words), self.directory, self.environment, self._log)
         return self._started(process)
 

@@ -272,8 +272,8 @@ def test_what_a_spider_crawls_after_its_run_is_not_cancelled(sqlite_bench: Bench
 
 def test_a_stop_during_a_claim_gives_the_shards_back(bench: Bench, reference: Reference) -> None:
     bench.write(NUMBERED)
-    crawl = bench.start(RESUME_FAULT="claim.before:1:sleep=0.7")
-    wait_until(lambda: bench.shards)
+    crawl = bench.start(RESUME_FAULT="claim.after:1:sleep=1")
+    wait_until(lambda: [shard for shard in bench.shards if shard["status"] == "running"])
     crawl.stop().wait(20)
     left = {(shard["status"], shard["attempt_count"], shard["worker"]) for shard in bench.shards}
     assert left == {("pending", 0, None)}
