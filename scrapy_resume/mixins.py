@@ -220,5 +220,8 @@ def _integer(name: str, value: Any) -> int | None:
     except ValueError:
         number = -1
     if number < (0 if name == "first_page" else 1):
-        raise ConfigurationError(f"the spider argument {name}={value!r} must be a whole number")
+        least = 0 if name == "first_page" else 1
+        raise ConfigurationError(
+            f"the spider has {name}={value!r}; it must be a whole number from {least} on"
+        )
     return number

@@ -1,8 +1,8 @@
 """What a run says of itself at the end, from the shards' rows and nothing else.
 
-Pure. ``blocked`` outranks ``nothing_read``, since it says why nothing was read;
-``nothing_read`` outranks ``incomplete``. A run is never complete while a shard is
-not done, and never when no page was read.
+Pure. ``blocked``, which needs every open shard to be blocked, outranks ``nothing_read``,
+since it says why nothing was read; ``nothing_read`` outranks ``incomplete``. A run is never
+complete while a shard is not done, and never when no page was read.
 """
 
 from __future__ import annotations

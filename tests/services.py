@@ -122,6 +122,7 @@ class MariaDB(Service):
             "--innodb-buffer-pool-size=64M",
             "--innodb-log-file-size=32M",
             "--innodb-flush-log-at-trx-commit=1",
+            "--innodb-use-native-aio=0",  # the kernel grants all servers together only so much
             "--skip-name-resolve",
             "--skip-log-bin",
             "--max-connections=200",
@@ -237,10 +238,11 @@ def initialised_data() -> Path:
         command = [
             program("mariadb-install-db", "mariadb-server"), "--no-defaults",
             f"--datadir={home / 'data'}", "--auth-root-authentication-method=normal",
-            "--skip-test-db", "--innodb-log-file-size=32M", *user,
+            "--skip-test-db", "--innodb-log-file-size=32M", "--innodb-use-native-aio=0", *user,
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
-            raise RuntimeError(f"mariadb-install-db: {done.stdout[-500:]}{done.stderr[-1500:]}")
+            said = (done.stderr + done.stdout)[:3000]
+            raise RuntimeError(f"mariadb-install-db failed: {said}")
         _initialised = home / "data"
     return _initialised
