@@ -26,7 +26,7 @@ $(READY): setup.cfg pyproject.toml
 servers: ## Install the servers that the tests start for themselves (Debian, as root)
 	@command -v mariadbd >/dev/null && command -v redis-server >/dev/null || { \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y \
-	    --no-install-recommends mariadb-server-core redis-server >/dev/null; } || { \
+	    --no-install-recommends mariadb-server-core mariadb-client-core redis-server >/dev/null; } || { \
 	  echo 'The tests need the programs mariadbd and redis-server: please install them' >&2; \
 	  exit 1; }
 
