@@ -19,9 +19,10 @@ from scrapy_resume import clock, cursor
 from scrapy_resume.committer import Committer, GroupLimits
 from scrapy_resume.exceptions import LeaseLost, ResumeError, StoreUnavailable
 from scrapy_resume.heartbeat import Heartbeat
+from scrapy_resume.heldshard import HeldShard
 from scrapy_resume.ledger import Ledger
 from scrapy_resume.page import Page
-from scrapy_resume.pageflow import HeldShard, PageFlow
+from scrapy_resume.pageflow import PageFlow
 from scrapy_resume.paging import PagePolicy
 from scrapy_resume.planning import Plan
 from scrapy_resume.reaper import Reaper

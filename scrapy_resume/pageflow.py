@@ -11,62 +11,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from scrapy.utils.asyncio import CallLaterResult, call_later
+from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import ensure_awaitable
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from scrapy_resume import cursor
 from scrapy_resume.committer import Committer, Outcome
-from scrapy_resume.exceptions import ConfigurationError, NotAPage, ResumeError
+from scrapy_resume.exceptions import NotAPage, ResumeError
+from scrapy_resume.heldshard import HeldShard, content_of, own_fault, place, statuses
 from scrapy_resume.loopguard import digest
-from scrapy_resume.page import Decision, ErrorKind, Trouble, Where, judge
+from scrapy_resume.page import Decision, Trouble, judge
 from scrapy_resume.paging import Action, Commit, Discard, Hold, PageEnd, Retry, SetAside, Walk
 from scrapy_resume.store.checkpoints import Finish, PageFailure, PageRecord, Release
-from scrapy_resume.store.items import Row
 from scrapy_resume.store.quarantine import QuarantineRecord
 from scrapy_resume.walks import ChainWalk, OpenEndedWalk
 
 if TYPE_CHECKING:
-    from scrapy import Request
     from scrapy.http import Response
 
     from scrapy_resume.ledger import Ledger, OpenPage
     from scrapy_resume.mixins import ResumeSpiderMixin
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(eq=False, slots=True)
-class HeldShard:
-    """A shard this process holds the lease of: its walk and its open pages.
-
-    *following* keeps the next requests of a chain as the spider made them, with the
-    cookies and secrets that a stored cursor leaves out.
-    """
-
-    walk: Walk
-    open: dict[int, OpenPage] = field(default_factory=dict)
-    waiting: dict[int, Deferred[None]] = field(default_factory=dict)
-    committing: set[int] = field(default_factory=set)
-    following: dict[int, Request] = field(default_factory=dict)
-    body_digest: dict[int, str] = field(default_factory=dict)
-    stated: dict[int, int] = field(default_factory=dict)
-    timers: dict[int, CallLaterResult] = field(default_factory=dict)
-    ending: bool = False
-
-    @property
-    def id(self) -> int:
-        """The shard's id."""
-        return self.walk.claimed.id
-
-    @property
-    def token(self) -> int:
-        """The fencing token of this claim."""
-        return self.walk.claimed.fencing_token
 
 
 class PageFlow:
@@ -93,7 +62,7 @@ class PageFlow:
         self._hold_records, self._wake, self._inc = hold_records, wake, inc_stat
         self.key_of: Callable[[Any], str | None] | None = None
         self._on_stop, self._fail, self._grace = stopped, fail, grace
-        self._end_statuses = _statuses(spider.end_statuses)
+        self._end_statuses = statuses(spider.end_statuses)
 
     # What the claim loop calls
 
@@ -123,7 +92,7 @@ class PageFlow:
 
     def not_opened(self, shard: HeldShard, number: int, error: Exception) -> None:
         """The spider could not say how to ask for a page."""
-        trouble = _own_fault(error)
+        trouble = own_fault(error)
         self._act(shard, shard.walk.closed(PageEnd(number, Decision.FAILED, trouble)))
 
     def lose(self, shard_ids: Any) -> None:
@@ -198,7 +167,7 @@ class PageFlow:
             if page.next_request is not None:
                 shard.following[number + 1] = page.next_request
         except ResumeError as error:
-            page.troubles.append(_own_fault(error))
+            page.troubles.append(own_fault(error))
         self._wake()
 
     def page_closed(self, page: OpenPage) -> Deferred[None] | None:
@@ -242,12 +211,12 @@ class PageFlow:
         try:
             next_cursor = self._next_cursor(shard, page)
         except ResumeError as error:
-            next_cursor, decision, trouble = None, Decision.FAILED, _own_fault(error)
+            next_cursor, decision, trouble = None, Decision.FAILED, own_fault(error)
         rows = tuple(row for _, row in sorted(page.rows, key=lambda numbered: numbered[0]))
         record = None
-        content = "" if page.yielded == 0 else self._content(shard, number, page, rows)
+        content = "" if page.yielded == 0 else content_of(shard, number, page, rows)
         if decision is Decision.COMPLETE:
-            _place(rows, walk, number)
+            place(rows, walk, number)
             aside = tuple(self._aside(walk, number, t, page.page.attempt) for t in page.troubles)
             record = PageRecord(shard.id, shard.token, number, rows, aside, page.items_dropped)
         return PageEnd(
@@ -259,24 +228,6 @@ class PageFlow:
             end_reason=page.end_reason,
             stated_total=shard.stated.pop(number, None),
         )  # fmt: skip
-
-    def _content(self, shard: HeldShard, number: int, page: OpenPage, rows: tuple[Row, ...]) -> str:
-        """What the page yielded, to be compared with other pages of its list.
-
-        Keys and requests tell pages apart where each item has a key of its own and all of
-        them were kept. Else the whole page counts: a page is not another one because
-        what is left of it looks the same.
-        """
-        body = shard.body_digest.pop(number, "")
-        if not isinstance(shard.walk, (OpenEndedWalk, ChainWalk)) or not (rows or page.seen):
-            return body
-        keys = {f"{row.table}\x1f{row.key!r}" for row in rows}
-        requests = [fingerprint.hex() for fingerprint in page.seen]
-        whole = len(keys) == len(rows) == page.items_in
-        if whole and len(rows) + len(requests) > 1:
-            return digest([*keys, *requests])
-        values = [repr(sorted(row.values.items())) for row in rows]
-        return digest([*values, *requests, *([] if whole else [body])])
 
     def _next_cursor(self, shard: HeldShard, page: OpenPage) -> str | None:
         if not page.has_next or not isinstance(shard.walk, ChainWalk):
@@ -409,29 +360,3 @@ class PageFlow:
                 level, "Shard %d is %s: %s", shard.walk.claimed.shard_no, record.status,
                 record.reason, extra={"action": "shard_finished"},
             )  # fmt: skip
-
-
-def _statuses(declared: Any) -> frozenset[int]:
-    """The spider's ``end_statuses``; one number will do, and so will text given by ``-a``."""
-    if isinstance(declared, int):
-        return frozenset({declared})
-    parts = declared.replace(",", " ").split() if isinstance(declared, str) else declared or ()
-    try:
-        return frozenset(int(status) for status in parts)
-    except (TypeError, ValueError):
-        raise ConfigurationError(
-            f"end_statuses is {declared!r}; it must be HTTP statuses such as (404, 410)"
-        ) from None
-
-
-def _place(rows: tuple[Row, ...], walk: Walk, number: int) -> None:
-    """Tell the rows of the default item table where they were found."""
-    claimed = walk.claimed
-    where = {"task_id": claimed.task_id, "shard_no": claimed.shard_no, "page": number}
-    for row in rows:
-        if row.table is None:
-            row.values.update(where)
-
-
-def _own_fault(error: Exception) -> Trouble:
-    return Trouble(Where.PAGE, ErrorKind.CODE, type(error).__name__, str(error)[:200])

@@ -1,0 +1,95 @@
+"""A shard that this process holds, and what its pages are judged by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scrapy.utils.asyncio import CallLaterResult
+from twisted.internet.defer import Deferred
+
+from scrapy_resume.exceptions import ConfigurationError
+from scrapy_resume.loopguard import digest
+from scrapy_resume.page import ErrorKind, Trouble, Where
+from scrapy_resume.paging import Walk
+from scrapy_resume.store.items import Row
+from scrapy_resume.walks import ChainWalk, OpenEndedWalk
+
+if TYPE_CHECKING:
+    from scrapy import Request
+
+    from scrapy_resume.ledger import OpenPage
+
+
+@dataclass(eq=False, slots=True)
+class HeldShard:
+    """A shard this process holds the lease of: its walk and its open pages.
+
+    *following* keeps the next requests of a chain as the spider made them, with the
+    cookies and secrets that a stored cursor leaves out.
+    """
+
+    walk: Walk
+    open: dict[int, OpenPage] = field(default_factory=dict)
+    waiting: dict[int, Deferred[None]] = field(default_factory=dict)
+    committing: set[int] = field(default_factory=set)
+    following: dict[int, Request] = field(default_factory=dict)
+    body_digest: dict[int, str] = field(default_factory=dict)
+    stated: dict[int, int] = field(default_factory=dict)
+    timers: dict[int, CallLaterResult] = field(default_factory=dict)
+    ending: bool = False
+
+    @property
+    def id(self) -> int:
+        """The shard's id."""
+        return self.walk.claimed.id
+
+    @property
+    def token(self) -> int:
+        """The fencing token of this claim."""
+        return self.walk.claimed.fencing_token
+
+
+def content_of(shard: HeldShard, number: int, page: OpenPage, rows: tuple[Row, ...]) -> str:
+    """What the page yielded, to be compared with other pages of its list.
+
+    Keys and requests tell pages apart where each item has a key of its own and all of
+    them were kept. Else the whole page counts: a page is not another one because
+    what is left of it looks the same.
+    """
+    body = shard.body_digest.pop(number, "")
+    if not isinstance(shard.walk, (OpenEndedWalk, ChainWalk)) or not (rows or page.seen):
+        return body
+    keys = {f"{row.table}\x1f{row.key!r}" for row in rows}
+    requests = [fingerprint.hex() for fingerprint in page.seen]
+    whole = len(keys) == len(rows) == page.items_in
+    if whole and len(rows) + len(requests) > 1:
+        return digest([*keys, *requests])
+    values = [repr(sorted(row.values.items())) for row in rows]
+    return digest([*values, *requests, *([] if whole else [body])])
+
+
+def statuses(declared: Any) -> frozenset[int]:
+    """The spider's ``end_statuses``; one number will do, and so will text given by ``-a``."""
+    if isinstance(declared, int):
+        return frozenset({declared})
+    parts = declared.replace(",", " ").split() if isinstance(declared, str) else declared or ()
+    try:
+        return frozenset(int(status) for status in parts)
+    except (TypeError, ValueError):
+        raise ConfigurationError(
+            f"end_statuses is {declared!r}; it must be HTTP statuses such as (404, 410)"
+        ) from None
+
+
+def place(rows: tuple[Row, ...], walk: Walk, number: int) -> None:
+    """Tell the rows of the default item table where they were found."""
+    claimed = walk.claimed
+    where = {"task_id": claimed.task_id, "shard_no": claimed.shard_no, "page": number}
+    for row in rows:
+        if row.table is None:
+            row.values.update(where)
+
+
+def own_fault(error: Exception) -> Trouble:
+    return Trouble(Where.PAGE, ErrorKind.CODE, type(error).__name__, str(error)[:200])
