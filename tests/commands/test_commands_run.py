@@ -121,7 +121,7 @@ def test_nothing_to_do_here(bench: Bench) -> None:
     [
         ((), {"RESUME_LEASE": "soon"}, "RESUME_LEASE is 'soon'; allowed is"),
         ((), {"JOBDIR": "job"}, "JOBDIR is set; it must not be"),
-        (("-a", "last_page=ten"), {}, "the spider argument last_page='ten' must be"),
+        (("-a", "last_page=ten"), {}, "the spider has last_page='ten'; it must be"),
         ((), {"RESUME_ENABLED": "False"}, "the crawl of rows has no verdict"),
     ],
     ids=["setting", "jobdir", "argument", "off"],
