@@ -86,10 +86,10 @@ class UpsertPipeline:
         if self._rows is None:
             return False
         try:
+            faults.point("page.item")
             row = self._rows.row(item)
         except Exception:
             return False
-        faults.point("page.item")
         page.items_in += 1
         page.items_scraped += 1
         page.rows.append((page.items_in, row))
