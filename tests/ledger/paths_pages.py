@@ -141,6 +141,8 @@ class NextByDetail(Chain):
 class NextWithoutPage(Chain):
     """In a callback of no page it is a request like others."""
 
+    untidy = True  # the item of no page may be in the pipelines when the page closes
+
     async def start(self) -> Any:
         yield Request(self.url(0, "untracked"), self.untracked)
         yield self.open(1)
