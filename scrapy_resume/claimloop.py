@@ -154,8 +154,8 @@ class ClaimLoop:
             await items.processed()
             if items.failures:
                 await self._ask(self.work.set_aside, self.task.id, items.failures)
-            if self.session.flush_loose_rows is not None:
-                await self.session.flush_loose_rows()
+            if self.session.store_loose_rows is not None:
+                await self.session.store_loose_rows()
             count = await self._ask(self.work.store_plan, self.task.id, token, plan.shards)
             logger.info("Planned %d shard(s)", count, extra={"action": "planned"})
         except LeaseLost:

@@ -238,7 +238,7 @@ class Walk(ABC):
         return Finish(*ids, "done", self.end_reason or read)
 
     def _release(self, shard_id: int, token: int) -> Finish | Release:
-        number, trouble = min(self.held.items(), key=lambda held: (_gravity(held[1]), held[0]))
+        number, trouble = min(self.held.items(), key=lambda held: (_due_order(held[1]), held[0]))
         reason = f"page {number}: {trouble.error_class}: {trouble.error}"
         blocked = trouble.kind is ErrorKind.BLOCKED
         if self._tries >= self.claimed.max_attempts and not blocked:
@@ -266,6 +266,7 @@ class Walk(ABC):
         return max(backoff, min(trouble.retry_after or 0, policy.backoff_max))
 
 
-def _gravity(trouble: Trouble) -> int:
+def _due_order(trouble: Trouble) -> int:
+    """What may be tried again soonest comes first: it decides when the shard falls due."""
     kinds = (ErrorKind.RETRYABLE, ErrorKind.BLOCKED, ErrorKind.PERMANENT, ErrorKind.CODE)
     return kinds.index(trouble.kind)

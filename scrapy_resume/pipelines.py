@@ -59,7 +59,7 @@ class UpsertPipeline:
             self._rows = session.rows = ItemRows(session.crawler.spider)
             if type(self).process_item is UpsertPipeline.process_item:
                 session.pipeline = self  # a subclass may want to see every item itself
-            session.flush_loose_rows = self.flush
+            session.store_loose_rows = self.flush
         except ResumeError as error:
             session.refuse(error)
 

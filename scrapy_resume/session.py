@@ -58,7 +58,7 @@ class Session:
         self._refusal: ConfigurationError | None = None
         self.rows: ItemRows | None = None
         self.pipeline: WaitlessPipeline | None = None
-        self.flush_loose_rows: Callable[[], Awaitable[None]] | None = None
+        self.store_loose_rows: Callable[[], Awaitable[None]] | None = None
         self.verdict: str | None = None
         self._prepared = self._ended = self._told = False
         self._writer: ItemWriter | None = None

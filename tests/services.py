@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 import pymysql
@@ -27,7 +28,7 @@ START_TIMEOUT = 60.0  # seconds
 _RUN_TOKEN = f"{os.getpid():x}{int(time.time()) & 0xFFFF:x}"
 
 
-class Service:
+class Service(ABC):
     """A child process that can be started, killed and frozen."""
 
     name = ""
@@ -41,11 +42,13 @@ class Service:
         self.log = home / f"{self.name}.log"
         atexit.register(self.discard)
 
+    @abstractmethod
     def command(self) -> list[str]:
-        raise NotImplementedError
+        """What starts it."""
 
+    @abstractmethod
     def answers(self) -> bool:
-        raise NotImplementedError
+        """Whether it takes connections now."""
 
     def start(self) -> None:
         """Start, or start again on the same port and data; returns once it answers."""
