@@ -9,7 +9,6 @@ so once most slots wait for one, waiting longer would only make the downloader i
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,16 +20,14 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from scrapy_resume import clock, faults
+from scrapy_resume import faults
 from scrapy_resume.exceptions import StoreUnavailable
+from scrapy_resume.outage import Outage
 from scrapy_resume.page import Trouble
+from scrapy_resume.patience import Patience, count_repeats
 from scrapy_resume.store.checkpoints import CommitResult, PageFailure, PageRecord, Record
 from scrapy_resume.threads import StoreThread
 from scrapy_resume.watermark import Position
-
-logger = logging.getLogger(__name__)
-
-_RETRY_AFTER = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +68,23 @@ class Committer:
         inc_stat: Callable[..., None],
         on_failure: Callable[[BaseException], None],
         patience: float,
+        outage: Outage | None = None,
     ) -> None:
         self.positions: dict[int, Position] = {}
-        self._thread, self._commit, self._limits = thread, commit, limits
+        self._commit, self._limits = commit, limits
         self._pressing, self._inc, self._on_failure = pressing, inc_stat, on_failure
-        self._patience = patience
+        self._patience: Patience[CommitResult] = Patience(
+            "commits",
+            thread,
+            Outage(patience) if outage is None else outage,
+            seconds=patience,
+            inc_stat=inc_stat,
+        )
         self._queue: deque[tuple[Record, Deferred[Outcome]]] = deque()
         self._pages = self._items = 0
         self._running = self._eager = False
         self._broken_by: BaseException | None = None
         self._timer: Any = None
-        self._down_since: float | None = None
-        self._deadline: float | None = None
         self._idle: list[Deferred[None]] = []
 
     def submit(self, record: Record) -> Deferred[Outcome]:
@@ -115,8 +117,8 @@ class Committer:
         An unreachable database is waited for *within* seconds more at most.
         """
         self._eager = True
-        if within is not None and self._deadline is None:
-            self._deadline = clock.monotonic() + within
+        if within is not None:
+            self._patience.hurry(within)
         self.consider()
 
     async def drained(self) -> None:
@@ -151,20 +153,19 @@ class Committer:
         records = [record for record, _ in group]
         positions = {record.shard_id: self.positions[record.shard_id] for record in records}
         started = perf_counter()
-        stored = self._thread.call(self._commit, records, positions)
-        stored.addCallbacks(self._stored, self._not_stored, (group, started), {}, (group,))
+        stored = self._patience.call(self._commit, records, positions)
+        stored.addCallback(self._stored, group, started)
         stored.addErrback(self._broken, group)
 
     def _stored(self, result: CommitResult, group: list[Any], started: float) -> None:
         faults.point("commit.acked")
-        if self._down_since is not None:
-            logger.info("The database is back; commits go on", extra={"action": "store_back"})
-            self._down_since = None
         self._inc("commit/count")
         self._inc("commit/seconds", perf_counter() - started)
-        if result.retries:
-            self._inc("commit/retries", result.retries)
+        count_repeats(self._inc, result.repeats)
         self._inc("items/written", result.written)
+        self._inc("items/repeated", result.repeated)
+        self._inc("items/fields_ignored", result.ignored)
+        self._inc("items/coerced", result.coerced)
         self._inc("items/quarantined", len(result.rejected))
         self.positions.update(result.positions)
         held = {(shard_id, page): trouble for shard_id, page, trouble in result.held}
@@ -178,22 +179,6 @@ class Committer:
             deferred.callback(outcome)
         self.consider()
         self._maybe_idle()
-
-    def _not_stored(self, failure: Failure, group: list[Any]) -> None:
-        if not isinstance(failure.value, StoreUnavailable):
-            failure.raiseException()
-        now = clock.monotonic()
-        if self._down_since is None:
-            self._down_since = now
-            logger.warning(
-                "The database cannot be reached (%s); %d records wait and downloads pause",
-                failure.value, len(group) + len(self._queue), extra={"action": "store_down"},
-            )  # fmt: skip
-        late = self._deadline is not None and now > self._deadline
-        if late or now - self._down_since > self._patience:
-            failure.raiseException()
-        self._inc("commit/retries")
-        call_later(_RETRY_AFTER, self._store, group)
 
     def _broken(self, failure: Failure, group: list[Any]) -> None:
         self._running = False

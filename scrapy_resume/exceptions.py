@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class ResumeError(Exception):
     """Base of all errors raised by scrapy_resume."""
@@ -39,7 +41,25 @@ class SchemaMismatch(ResumeError):
 
 
 class StoreUnavailable(ResumeError):
-    """The database could not be reached within the retries allowed."""
+    """The database could not be reached within the retries allowed.
+
+    *repeats* counts what failed, by cause: deadlocks, lock_waits, reconnects.
+    """
+
+    def __init__(self, message: str, repeats: Mapping[str, int] | None = None) -> None:
+        super().__init__(message)
+        self.repeats = dict(repeats or {})
+
+
+class QueueUnavailable(ResumeError):
+    """Redis did not answer, or cannot take part now. Never more than a hint is lost by it.
+
+    *heals* says that it may pass by itself; a full Redis needs somebody to make room.
+    """
+
+    def __init__(self, reason: str, *, heals: bool = True) -> None:
+        super().__init__(reason)
+        self.heals = heals
 
 
 class LeaseLost(ResumeError):

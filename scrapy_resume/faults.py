@@ -21,7 +21,8 @@ POINTS = frozenset(
         "page.response", "page.item", "page.complete",
         "commit.begin", "commit.fenced", "commit.items", "commit.before", "commit.after",
         "commit.acked", "claim.begin", "claim.before", "claim.after", "renew.before",
-        "reap.selected", "reap.before", "plan.before", "finish.before",
+        "reap.selected", "reap.before", "plan.before", "finish.before", "batch.before",
+        "batch.after",
     }
 )  # fmt: skip
 

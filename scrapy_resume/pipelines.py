@@ -2,34 +2,27 @@
 
 An item of a page travels with the page: its row is written in the transaction that
 moves the checkpoint. Items of no page (from ``start()``, or of a spider without the
-mixin) are written in batches; a killed process loses at most the last batch.
+mixin) are written in :mod:`~scrapy_resume.batches`. The pipeline needs none of the other
+components, in any spider.
 """
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from scrapy.utils.asyncio import call_later
-from scrapy.utils.defer import maybe_deferred_to_future
-
 from scrapy_resume import faults
+from scrapy_resume.batches import Batches, BatchLimits
 from scrapy_resume.exceptions import ResumeError
 from scrapy_resume.itemrows import ItemRows
 from scrapy_resume.ledger import current_page
+from scrapy_resume.patience import Patience
 from scrapy_resume.session import Session
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
-    from twisted.internet.defer import Deferred
 
     from scrapy_resume.ledger import OpenPage
-    from scrapy_resume.store.items import Row
-
-logger = logging.getLogger(__name__)
-
-BATCH_SECONDS = 1.0
-"""How long a row of no page waits for company at most."""
 
 
 class UpsertPipeline:
@@ -41,25 +34,31 @@ class UpsertPipeline:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._rows: ItemRows | None = None
-        self._loose: list[Row] = []
-        self._writing: Deferred[Any] | None = None
-        self._timer: Any = None
+        self._batches: Batches | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> UpsertPipeline:
         """Share the crawl's session."""
         return cls(Session.of(crawler, "UpsertPipeline"))
 
-    def open_spider(self) -> None:
-        """Learn the spider's tables; they are looked at before the first request."""
+    async def open_spider(self) -> None:
+        """Learn the spider's tables, and look at them before the first request.
+
+        The page middleware does the latter, where it is on: once the crawl begins, which
+        ``scrapy shell`` never does.
+        """
         session = self._session
+        if session.alone and session.mistake is not None:
+            session.refuse(session.mistake)
         if not session.settings.enabled:
             return
         try:
-            self._rows = session.rows = ItemRows(session.crawler.spider)
+            self._rows = session.rows = ItemRows(session.crawler.spider, session.settings)
             if type(self).process_item is UpsertPipeline.process_item:
                 session.pipeline = self  # a subclass may want to see every item itself
-            session.store_loose_rows = self.flush
+            _watch(session.crawler.engine, self._closing, lambda: self._is_crowded)
+            if session.alone:
+                await session.commits.run(session.prepare_store)
         except ResumeError as error:
             session.refuse(error)
 
@@ -75,7 +74,7 @@ class UpsertPipeline:
         if page is not None:
             page.add_row(row)
         else:
-            await self._keep(row)
+            await self._batch().add(row)
         return item
 
     def take(self, page: OpenPage, item: Any) -> bool:
@@ -95,47 +94,56 @@ class UpsertPipeline:
         page.rows.append((page.items_in, row))
         return True
 
-    async def _keep(self, row: Row) -> None:
-        self._loose.append(row)
-        if len(self._loose) >= self._session.settings.commit_items:
-            await self.flush()
-        elif self._timer is None:
-            self._timer = call_later(BATCH_SECONDS, self._flush_soon)
+    def _batch(self) -> Batches:
+        """The batches, made for the first row of no page."""
+        if self._batches is None:
+            self._batches = _batches(self._session)
+            self._session.store_loose_rows = self._batches.flush
+        return self._batches
 
-    def _flush_soon(self) -> None:
-        self._timer = None
-        if self._writing is None:
-            self._start_writing()
+    @property
+    def _is_crowded(self) -> bool:
+        return self._batches is not None and self._batches.crowded
 
-    def _start_writing(self) -> None:
-        rows, self._loose = self._loose, []
-        if rows:
-            self._writing = self._session.commits.call(self._session.store_rows, rows)
-            self._writing.addBoth(self._written, len(rows))
-
-    def _written(self, result: Any, count: int) -> None:
-        self._writing = None
-        if isinstance(result, int):
-            self._session.inc_stat("items/written", result)
-            return
-        self._session.inc_stat("items/lost", count)
-        logger.error(
-            "%d items of no page could not be stored: %s", count, result.value,
-            extra={"action": "items_lost"},
-        )  # fmt: skip
-
-    async def flush(self) -> None:
-        """Store every row that waits for company."""
-        while self._writing is not None or self._loose:
-            if self._writing is None:
-                self._start_writing()
-            if self._writing is not None:
-                await maybe_deferred_to_future(self._writing)
+    def _closing(self) -> None:
+        """The engine begins to close: what waits is written at once."""
+        self._session.hurry()
+        if self._batches is not None:
+            self._batches.hurry(self._session.settings.grace)
 
     async def close_spider(self) -> None:
         """Store what is left; close the database if no page needs it."""
-        if self._timer is not None:
-            self._timer.cancel()
-        await self.flush()
+        if self._batches is not None:
+            await self._batches.close()
         if self._session.loop is None:
             await self._session.close()
+
+
+def _batches(session: Session) -> Batches:
+    settings = session.settings
+    return Batches(
+        Patience(
+            "batches", session.commits, session.outage,
+            seconds=settings.store_patience, inc_stat=session.inc_stat,
+        ),
+        session.store_rows,
+        BatchLimits(settings.commit_items, settings.batch_delay),
+        inc_stat=session.inc_stat,
+        on_failure=session.give_up,
+    )  # fmt: skip
+
+
+def _watch(engine: Any, closing: Callable[[], None], crowded: Callable[[], bool]) -> None:
+    """Have *engine* call *closing* when it begins to close, of which Scrapy sends no signal.
+
+    While *crowded()* it starts no more downloads; Scrapy by itself would go on until five
+    megabytes of responses wait for their items.
+    """
+    close, needs_backout = engine.close_spider_async, engine.needs_backout
+
+    async def close_spider_async(*, reason: str = "cancelled") -> None:
+        closing()
+        await close(reason=reason)
+
+    engine.close_spider_async = close_spider_async
+    engine.needs_backout = lambda: crowded() or needs_backout()

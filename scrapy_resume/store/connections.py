@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import event
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.exc import InvalidatePoolError
 
 from scrapy_resume import clock
 from scrapy_resume.store.address import BUSY_TIMEOUT
@@ -78,14 +78,23 @@ def _begin_mysql(conn: Connection) -> None:
 
 def _connect_mysql(dialect: Any, record: Any, args: Any, params: dict[str, Any]) -> Any:
     try:
-        return dialect.connect(*args, **params)
+        return _open(dialect, args, params)
     except Exception as exc:
         # The server wants TLS, or its login method does while it has not seen us yet.
         if not params.get("ssl_disabled") or not (
             error_number(exc) == 3159 or "cryptography" in str(exc)
         ):
             raise
-        return dialect.connect(*args, **{**params, "ssl_disabled": False})
+        return _open(dialect, args, {**params, "ssl_disabled": False})
+
+
+def _open(dialect: Any, args: Any, params: dict[str, Any]) -> Any:
+    # The driver waits for the greeting of a frozen server as long as for any other answer.
+    timeout = params["read_timeout"]
+    greeting = {**params, "read_timeout": min(timeout, params["connect_timeout"])}
+    connection = dialect.connect(*args, **greeting)
+    connection._read_timeout = timeout
+    return connection
 
 
 def _prepare_mysql(dbapi_connection: Any) -> int:
@@ -119,9 +128,12 @@ def _ping_if_idle(dbapi_connection: Any, record: Any, proxy: Any) -> None:
     try:
         dbapi_connection.ping(reconnect=False)
     except Exception as exc:
-        raise DisconnectionError from exc
+        # What closed this one has probably closed the others too, or moved the server.
+        raise InvalidatePoolError from exc
 
 
 def _discard(context: Any) -> None:
+    # SQLAlchemy then closes the other connections of the pool before their next use as well:
+    # after a failover they lead to the former server too.
     if error_kind(context.original_exception) == "reconnect":
         context.is_disconnect = True

@@ -9,8 +9,7 @@ and every wait on the network has an end.
 
 from __future__ import annotations
 
-import random
-import time
+import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
@@ -21,16 +20,18 @@ from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.pool import QueuePool
 
 from scrapy_resume import clock
-from scrapy_resume.exceptions import ConfigurationError, StoreUnavailable
-from scrapy_resume.store import address, connections, schema
+from scrapy_resume.exceptions import ConfigurationError
+from scrapy_resume.store import accesspath, address, connections, schema
 from scrapy_resume.store.connections import STATEMENT_BYTES
-from scrapy_resume.store.errors import Kind, describe, error_kind, refuses_us
+from scrapy_resume.store.errors import Kind, error_kind
+from scrapy_resume.store.repeats import ATTEMPTS, Repeats
 
 __all__ = ["Database", "Kind", "error_kind"]
 
 T = TypeVar("T")
 
 NETWORK_TIMEOUT = 15.0  # seconds without an answer until a connection counts as dead
+_MARIADB, _MYSQL = (10, 6), (8, 0, 17)  # the first with SKIP LOCKED and an exact collation
 _STATEMENT_TEXT = 8192  # bytes of a statement besides its values
 
 
@@ -46,9 +47,11 @@ class Database:
         self.statement_bytes = STATEMENT_BYTES
         self.row_bytes: int | None = None  # what the server takes in one packet
         self.statements: dict[str, Any] = {}  # built once each
+        self.deadline = math.inf  # monotonic; after it no transaction is repeated
         self._writer = engine.execution_options(resume_begin="BEGIN IMMEDIATE")
         self._reader = engine.execution_options(resume_begin="BEGIN")
         connections.listen(engine, self._fit_packet)
+        accesspath.enable(engine)
 
     @classmethod
     def connect(
@@ -99,7 +102,7 @@ class Database:
             with self._snapshot() as conn:
                 yield conn
         except Exception as exc:
-            self.may_repeat(exc, 1, 1)
+            self.repeats(1).after(exc)
 
     @contextmanager
     def _snapshot(self) -> Iterator[Connection]:
@@ -107,47 +110,52 @@ class Database:
             conn.begin()  # closing the connection rolls back
             yield conn
 
-    def run(self, work: Callable[[Connection], T], *, attempts: int = 8) -> T:
+    def run(self, work: Callable[[Connection], T], *, attempts: int = ATTEMPTS) -> T:
         """Do *work* in a transaction; on deadlocks, timeouts and lost servers do all of it again.
 
         *work* must bear being repeated, also after a COMMIT whose reply was lost.
-        Raises StoreUnavailable, with the cause, when *attempts* are used up,
-        ConfigurationError if the server refuses us, and other errors as they are.
+        Raises StoreUnavailable, with the cause, when *attempts* are used up or the server
+        stays away, ConfigurationError if it refuses us, and other errors as they are.
         """
-        return self._repeat(self.transaction, work, attempts)
+        return self._repeat(self.transaction, work, self.repeats(attempts))
 
-    def look(self, work: Callable[[Connection], T], *, attempts: int = 8) -> T:
+    def look(self, work: Callable[[Connection], T], *, attempts: int = ATTEMPTS) -> T:
         """Do *work*, which only reads, in a transaction for reading; repeated as by :meth:`run`."""
-        return self._repeat(self._snapshot, work, attempts)
+        return self._repeat(self._snapshot, work, self.repeats(attempts))
+
+    def repeats(self, attempts: int = ATTEMPTS) -> Repeats:
+        """For a transaction that is begun now: what becomes of it when it fails."""
+        return Repeats(self.redacted_url, attempts, lambda: self.deadline)
 
     def _repeat(
         self,
         begin: Callable[[], AbstractContextManager[Connection]],
         work: Callable[[Connection], T],
-        attempts: int,
+        repeats: Repeats,
     ) -> T:
-        attempt = 0
         while True:
-            attempt += 1
             try:
                 with begin() as conn:
                     return work(conn)
             except Exception as exc:
-                self.may_repeat(exc, attempt, attempts)
+                repeats.after(exc)
 
-    def may_repeat(self, exc: Exception, attempt: int, attempts: int) -> None:
-        """After a failed transaction: wait before the next attempt, or raise what is final."""
-        kind = error_kind(exc)
-        if refuses_us(exc):
-            raise ConfigurationError(f"{self.redacted_url} refuses us: {describe(exc)}") from exc
-        if kind not in ("retry", "reconnect"):
-            raise exc
-        if attempt >= attempts:
-            raise StoreUnavailable(
-                f"{self.redacted_url} failed {attempt} times, last with: {describe(exc)}"
-            ) from exc
-        ceiling = 0.02 if kind == "retry" else 0.05
-        time.sleep(random.uniform(0.2, 1) * min(2.0, ceiling * 2**attempt))
+    def require_claims(self) -> None:
+        """Raise ConfigurationError for a server that is too old to hand out shards.
+
+        Batches of items of no page are content with less.
+        """
+        if self.dialect == "sqlite":
+            return
+        self.look(lambda conn: None)  # the version is known once a connection was made
+        dialect: Any = self.engine.dialect
+        known, mariadb = dialect.server_version_info, dialect.is_mariadb
+        if known < (_MARIADB if mariadb else _MYSQL):
+            raise ConfigurationError(
+                f"{self.redacted_url} is {'MariaDB' if mariadb else 'MySQL'}"
+                f" {'.'.join(map(str, known))}; a crawl that resumes needs MariaDB 10.6 or"
+                " MySQL 8.0.17, or newer"
+            )
 
     def now(self, conn: Connection) -> datetime:
         """The database's clock: UTC, naive, microseconds."""

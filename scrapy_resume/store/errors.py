@@ -14,18 +14,43 @@ from sqlalchemy import exc as sa
 
 Kind = Literal["retry", "reconnect", "row", "fatal"]
 
-# The transaction is repeated: lock wait timeout, deadlock, record changed since last read.
-_RETRY = frozenset({1205, 1213, 1020})
-# The connection is dropped first: too many connections, server away or going away,
+Cause = Literal["deadlocks", "lock_waits", "reconnects"]
+
+# The transaction is repeated: lock wait timeout, deadlock, record changed since last read, a
+# group that rolled it back, a statement that someone killed or that ran into a time limit,
+# a table that was altered meanwhile.
+_RETRY = frozenset({1205, 1213, 1020, 1317, 1412, 1637, 1969, 3024, 3101})
+_LOCK_WAITS = frozenset({1205, 1317, 1412, 1637, 1969, 3024})
+# The server has no connection, or no thread, left for us.
+_FULL = frozenset({1040, 1135, 1203, 1226})
+# The connection is dropped first: none left, server away or going away, broken packets,
 # killed or timed out sessions, a server that became read-only, a Galera node not ready.
-_RECONNECT = frozenset(
-    {0, 1040, 1047, 1053, 1077, 1079, 1080, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1203}
+_RECONNECT = _FULL | frozenset(
+    {0, 1047, 1053, 1077, 1079, 1080, 1129, 1152, *range(1154, 1162), 1184}
     | {1290, 1792, 1836, 1927, 2002, 2003, 2004, 2006, 2012, 2013, 2014, 2027, 2055, 3169, 4031}
 )
 # One row is at fault: too long, wrong character, out of range, not null, no default,
-# foreign key, CHECK, unique, impossible date, bad JSON, a trigger that refuses it.
+# foreign key, CHECK, unique, impossible date, bad JSON, a trigger that refuses it, no id left.
 _ROW = frozenset(
-    {1048, 1062, 1118, 1138, 1153, 1263, 1264, 1265, 1291, 1292, 1300, 1364, 1365, 1366, 1367}
+    {
+        167,
+        1467,
+        1048,
+        1062,
+        1118,
+        1138,
+        1153,
+        1263,
+        1264,
+        1265,
+        1291,
+        1292,
+        1300,
+        1364,
+        1365,
+        1366,
+        1367,
+    }
     | {1406, 1411, 1416, 1451, 1452, 1557, 1586, 1644, 1690, 3140, 3141, 3150, 3156, 3819, 3854}
     | {3903, 3988, 4025, 4038, 4078}
 )
@@ -53,6 +78,19 @@ def error_kind(exc: BaseException) -> Kind:
     if isinstance(exc, sqlite3.Error):
         return _sqlite_kind(exc)
     return _number_kind(exc)
+
+
+def cause(exc: BaseException) -> Cause:
+    """What made a transaction fail that is worth repeating."""
+    if error_kind(exc) == "reconnect":
+        return "reconnects"
+    number = error_number(exc)
+    return "lock_waits" if number is None or number in _LOCK_WAITS else "deadlocks"
+
+
+def is_full(exc: BaseException) -> bool:
+    """Has the server no connection left for us? It will, when others are done."""
+    return error_number(exc) in _FULL
 
 
 def error_number(exc: BaseException | None) -> int | None:

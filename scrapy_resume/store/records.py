@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from scrapy_resume.page import Trouble
 from scrapy_resume.store.itemtable import Row
 from scrapy_resume.store.quarantine import QuarantineRecord
+from scrapy_resume.store.repeats import Repeats
 from scrapy_resume.watermark import Position
 
 
@@ -80,15 +82,31 @@ class CommitResult:
 
     *positions* of the shards that are still ours; *fenced* shards are not, and nothing
     of them was written. *rejected* are rows that the database refused, on record in
-    quarantine. *written* counts rows stored, a key once per page. *held* are pages left
-    out because of a refused row (only with *hold_records*), each with its trouble.
-    *statuses* are those that Finish and Release led to.
+    quarantine. *written* counts rows stored, a key once per page; *repeated* are rows whose
+    key had come before on their page. *ignored* are fields without a column, *coerced*
+    values stored less exactly than given. *held* are pages left out because of a refused row
+    (only with *hold_records*), each with its trouble.
+    *statuses* are those that Finish and Release led to. *repeats* counts the transactions
+    that failed before this one, by cause.
     """
 
     positions: dict[int, Position] = field(default_factory=dict)
     fenced: frozenset[int] = frozenset()
     rejected: tuple[QuarantineRecord, ...] = ()
     written: int = 0
-    retries: int = 0
+    repeated: int = 0
+    ignored: int = 0
+    coerced: int = 0
     held: tuple[tuple[int, int, Trouble], ...] = ()
     statuses: dict[int, str] = field(default_factory=dict)
+    repeats: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def retries(self) -> int:
+        """How often the transaction was repeated."""
+        return sum(self.repeats.values())
+
+
+def with_repeats(result: CommitResult, repeats: Repeats) -> CommitResult:
+    """*result* with what *repeats* counted on the way to it."""
+    return replace(result, repeats=dict(repeats.counts)) if repeats.counts else result

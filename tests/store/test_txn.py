@@ -118,6 +118,16 @@ def test_txn_2_a_chosen_deadlock_victim_repeats_its_pages(
     monkeypatch.setattr(ItemWriter, "write", write)
     result = world.commit(page(one, 1))
     assert (result.retries, world.shard(one.id).version, len(world.items())) == (3, 1, 2)
+    assert result.repeats == {"deadlocks": 2, "lock_waits": 1}
+
+
+def test_txn_2_a_victim_for_ever_is_given_up_and_says_so(world: World) -> None:
+    def deadlock(conn: Any) -> None:
+        conn.exec_driver_sql("SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213")
+
+    with pytest.raises(StoreUnavailable, match="failed 8 times") as caught:
+        world.db.run(deadlock)
+    assert caught.value.repeats == {"deadlocks": 8}
 
 
 def test_txn_3_a_connection_that_the_server_closed(mariadb: MariaDB, world: World) -> None:
@@ -194,6 +204,67 @@ def test_txn_5_a_server_that_became_read_only(mariadb: MariaDB, mariadb_name: st
     assert _connection_id(db) != before
     assert world.shard(one.id).cur_page == 1
     db.close()
+
+
+def test_txn_5_the_other_connections_of_the_pool_are_given_up_too(
+    mariadb: MariaDB, mariadb_name: str
+) -> None:
+    """They were made before the failover and look healthy: a read would be of the old server."""
+    db = Database.connect(mariadb.url(mariadb_name))
+    with db.read() as one, db.read() as two:
+        before = {_id_of(one), _id_of(two)}
+    with pytest.raises(StoreUnavailable):
+        db.run(_refuse_as_read_only, attempts=1)
+    with db.read() as one, db.read() as two:
+        assert not before & {_id_of(one), _id_of(two)}
+    db.close()
+
+
+def test_txn_5_a_connection_in_use_is_given_up_when_it_comes_back(
+    mariadb: MariaDB, mariadb_name: str
+) -> None:
+    db = Database.connect(mariadb.url(mariadb_name))
+    with db.read() as busy:
+        before = _id_of(busy)
+        with pytest.raises(StoreUnavailable):
+            db.run(_refuse_as_read_only, attempts=1)
+    with db.read() as one, db.read() as two:
+        assert before not in {_id_of(one), _id_of(two)}
+    db.close()
+
+
+def _refuse_as_read_only(conn: Any) -> None:
+    conn.exec_driver_sql("SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1290")
+
+
+def _id_of(conn: Any) -> int:
+    return int(conn.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one())
+
+
+@pytest.mark.parametrize("number", [1792, 1836, 2006, 2013, 1047, 1927])
+def test_an_error_of_the_connection_is_repeated_on_another(world: World, number: int) -> None:
+    ids: list[int] = []
+
+    def work(conn: Any) -> str:
+        ids.append(_id_of(conn))
+        if len(ids) < 3:
+            conn.exec_driver_sql(f"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {number}")
+        return "done"
+
+    assert world.db.run(work) == "done"
+    assert len(set(ids)) == 3
+
+
+@pytest.mark.parametrize(("number", "tries"), [(1213, range(3, 9)), (2013, range(2, 3))])
+def test_nothing_is_repeated_for_long_once_the_grace_is_over(
+    world: World, number: int, tries: range
+) -> None:
+    world.db.deadline = 0.0
+    with pytest.raises(StoreUnavailable) as caught:
+        world.db.run(
+            lambda conn: conn.exec_driver_sql(f"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {number}")
+        )
+    assert sum(caught.value.repeats.values()) in tries
 
 
 @pytest.mark.parametrize("table", ["book", None])
@@ -294,6 +365,28 @@ def test_a_server_that_is_frozen_is_given_up_in_time(
         mariadb.thaw()
     assert world.commit(page(one, 1)).fenced == frozenset()
     assert world.shard(one.id).version == 1
+
+
+@pytest.mark.parametrize(
+    ("mariadb_too", "version", "fits"),
+    [
+        (True, (10, 5, 27), False), (True, (10, 6, 4), True), (True, (11, 8, 1), True),
+        (False, (5, 7, 44), False), (False, (8, 0, 16), False), (False, (8, 0, 17), True),
+        (False, (9, 1, 0), True),
+    ],
+)  # fmt: skip
+def test_a_server_that_cannot_hand_out_shards_is_refused(
+    world: World, mariadb_too: bool, version: tuple[int, ...], fits: bool
+) -> None:
+    world.db.require_claims()
+    dialect: Any = world.db.engine.dialect
+    dialect.is_mariadb, dialect.server_version_info = mariadb_too, version
+    with (
+        contextlib.nullcontext()
+        if fits
+        else pytest.raises(ConfigurationError, match=r"needs MariaDB 10\.6 or MySQL 8\.0\.17")
+    ):
+        world.db.require_claims()
 
 
 def test_a_server_that_refuses_us_is_a_configuration_error(mariadb: MariaDB) -> None:

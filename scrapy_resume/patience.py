@@ -1,0 +1,108 @@
+"""Patience: a store call is repeated until the database is back.
+
+The store itself repeats a transaction for a few seconds. Here is what comes after them:
+waits that grow and are partly random, for ``RESUME_STORE_PATIENCE`` seconds altogether, or
+until the crawl that is being stopped has used up its grace.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from scrapy.utils.asyncio import call_later
+from twisted.internet.defer import Deferred
+from twisted.python.failure import Failure
+
+from scrapy_resume import clock
+from scrapy_resume.exceptions import StoreUnavailable
+from scrapy_resume.outage import Outage
+from scrapy_resume.threads import StoreThread
+
+T = TypeVar("T")
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 5.0  # seconds
+
+
+class Patience(Generic[T]):
+    """Makes the store calls of one *duty*, one at a time, and repeats those that fail."""
+
+    def __init__(
+        self,
+        duty: str,
+        thread: StoreThread,
+        outage: Outage,
+        *,
+        seconds: float,
+        inc_stat: Callable[..., None],
+    ) -> None:
+        self._duty, self._thread, self._outage = duty, thread, outage
+        self._seconds, self._inc = seconds, inc_stat
+        self._deadline: float | None = None
+        self._since: float | None = None
+        self._wait = _FIRST_WAIT
+        self._timer: Any = None
+        self._again: Callable[[], None] | None = None
+
+    def call(self, func: Callable[..., T], *args: Any) -> Deferred[T]:
+        """Call *func* on the thread until the database took it.
+
+        The Deferred fails with what is no outage, or with StoreUnavailable when the
+        patience is over.
+        """
+        done: Deferred[T] = Deferred()
+        self._since, self._wait = None, _FIRST_WAIT
+        self._again = lambda: self._attempt(done, func, args)
+        self._again()
+        return done
+
+    def hurry(self, within: float) -> None:
+        """The crawl is stopping: be patient for *within* seconds more at most."""
+        if self._deadline is None:
+            self._deadline = clock.monotonic() + within
+            if self._timer is not None:
+                self._timer.cancel()
+                self._try_again()
+
+    def _attempt(self, done: Deferred[T], func: Callable[..., T], args: Any) -> None:
+        made = self._thread.call(func, *args)
+        made.addCallbacks(self._succeeded, self._failed, (done,), {}, (done,))
+        made.addErrback(done.errback)
+
+    def _succeeded(self, result: T, done: Deferred[T]) -> None:
+        self._again = None
+        self._outage.ended(self._duty)
+        done.callback(result)
+
+    def _failed(self, failure: Failure, done: Deferred[T]) -> None:
+        error = failure.value
+        if not isinstance(error, StoreUnavailable):
+            failure.raiseException()
+        count_repeats(self._inc, error.repeats)
+        now = clock.monotonic()
+        self._since = now if self._since is None else self._since
+        self._outage.began(self._duty, error)
+        late = self._deadline is not None and now >= self._deadline
+        if late or now - self._since >= self._seconds:
+            failure.raiseException()
+        self._timer = call_later(self._next_wait(now), self._try_again)
+
+    def _next_wait(self, now: float) -> float:
+        wait = random.uniform(0.5, 1) * self._wait
+        self._wait = min(2 * self._wait, _LONGEST_WAIT)
+        return wait if self._deadline is None else min(wait, max(0.0, self._deadline - now))
+
+    def _try_again(self) -> None:
+        self._timer = None
+        assert self._again is not None
+        self._again()
+
+
+def count_repeats(inc_stat: Callable[..., None], repeats: Mapping[str, int]) -> None:
+    """Add transactions that failed and were repeated to the stats."""
+    if repeats:
+        inc_stat("commit/retries", sum(repeats.values()))
+        inc_stat("commit/deadlocks", repeats.get("deadlocks", 0))
+        inc_stat("commit/lock_waits", repeats.get("lock_waits", 0))
+        inc_stat("commit/reconnects", repeats.get("reconnects", 0))
