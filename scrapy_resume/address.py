@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from ipaddress import IPv6Address
 from pathlib import Path
-from urllib.parse import parse_qsl, quote, quote_plus, unquote
+from urllib.parse import quote, quote_plus
 
+from scrapy_resume import urlparts
 from scrapy_resume.exceptions import ConfigurationError
 
 _MYSQL = frozenset({"mysql", "mysql+pymysql", "mariadb", "mariadb+pymysql"})
 _SQLITE = frozenset({"sqlite", "sqlite+pysqlite"})
-_NOT_IN_A_URL = re.compile(r"[^A-Za-z0-9_.~:/?\[\]@!$&'()*+,;=%-]|%(?![0-9A-Fa-f]{2})")
-_HOST_AND_PORT = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::(\d*))?")
-_HOST_NAME = re.compile(r"[\w.-]+")
+_SETTING = "RESUME_DATABASE"
 _ONLY_BEFORE_THE_QUERY = frozenset(
     {"user", "password", "passwd", "host", "port", "database", "db"}
 )  # fmt: skip
@@ -81,8 +79,9 @@ class DatabaseAddress:
         if password and not user:
             raise ConfigurationError("RESUME_DATABASE_PASSWORD needs RESUME_DATABASE_USER too")
         for setting, text in (("USER", user), ("PASSWORD", password), ("NAME", name)):
-            _refuse_undecodable(f"RESUME_DATABASE_{setting}", text)
-        return cls("mysql+pymysql", name, _read_host(host), port, user or None, password or None)
+            urlparts.refuse_undecodable(f"RESUME_DATABASE_{setting}", text)
+        bare = urlparts.bare_host(_SETTING, host)
+        return cls("mysql+pymysql", name, bare, port, user or None, password or None)
 
     @classmethod
     def of_file(cls, path: Path) -> DatabaseAddress:
@@ -121,93 +120,28 @@ def _parse_sqlite(rest: str) -> DatabaseAddress:
             "RESUME_DATABASE_URL must name a file after sqlite:/// (four slashes for an absolute"
             " path); a database in memory would be gone with the process"
         )
-    file = Path(_unquote(path[1:])).absolute()
+    file = Path(urlparts.decoded(_SETTING, path[1:])).absolute()
     return DatabaseAddress("sqlite", str(file), query=_read_query(query))
 
 
 def _parse_mysql(rest: str) -> DatabaseAddress:
-    authority, tail = re.split(r"(?=[/?])|\Z", rest, maxsplit=1)
-    login, _, host_and_port = authority.rpartition("@")
-    # In the database's name other scripts and spaces mislead nobody, so they may stand there.
-    strict = login + re.sub(r"[^\x00-\x7f]| ", "", tail)
-    if _NOT_IN_A_URL.search(strict) or re.search(r"[@\[\]]", strict):
-        raise ConfigurationError(_HOW_TO_ESCAPE)
-    user, _, password = login.partition(":")
-    if password and not user:
+    parts = urlparts.split(_SETTING, rest, _HOW_TO_ESCAPE)
+    if parts.password and not parts.user:
         raise ConfigurationError("RESUME_DATABASE_URL has a password but no user name")
-    host, port = _read_host_and_port(host_and_port)
-    path, _, query = tail.partition("?")
-    if not path.strip("/"):
+    host, port = urlparts.host_and_port(_SETTING, parts.host_and_port, 3306)
+    if not parts.path.strip("/"):
         raise ConfigurationError("RESUME_DATABASE_URL names no database after the host's slash")
     return DatabaseAddress(
         "mysql+pymysql",
-        _unquote(path[1:]),
+        urlparts.decoded(_SETTING, parts.path[1:]),
         host,
         port,
-        _unquote(user) or None,
-        _unquote(password) or None,
-        _read_query(query),
-    )
-
-
-def _read_host_and_port(text: str) -> tuple[str, int | None]:
-    if text.count(":") > 1 and "[" not in text:
-        raise ConfigurationError(
-            "RESUME_DATABASE_URL needs brackets around an IPv6 address, as in [::1]:3306"
-        )
-    match = _HOST_AND_PORT.fullmatch(text)
-    if match is None or not match[1]:
-        raise ConfigurationError(
-            "RESUME_DATABASE_URL must name HOST or HOST:PORT, with a port from 1 to 65535"
-        )
-    port = int(match[2]) if match[2] else None
-    if port is not None and not 1 <= port <= 65535:
-        raise ConfigurationError("RESUME_DATABASE_URL must have a port from 1 to 65535")
-    return _read_host(match[1].replace("%25", "%")), port
-
-
-def _read_host(text: str) -> str:
-    """The host without brackets. Raises ConfigurationError for anything but a bare host."""
-    host = text.strip()
-    bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if ":" in bare:
-        try:
-            return str(IPv6Address(bare))
-        except ValueError:
-            pass
-    elif bare is host and _HOST_NAME.fullmatch(host):
-        return host
-    raise ConfigurationError(
-        "RESUME_DATABASE_HOST (or the host of RESUME_DATABASE_URL) must be one host name, IPv4"
-        " address or IPv6 address; the port, user and database have settings of their own"
+        parts.user or None,
+        parts.password or None,
+        _read_query(parts.query),
     )
 
 
 def _read_query(text: str) -> tuple[tuple[str, str], ...]:
-    try:
-        query = tuple(parse_qsl(text, errors="strict"))
-    except ValueError:
-        raise ConfigurationError(_HOW_TO_ESCAPE) from None
-    for name in _ONLY_BEFORE_THE_QUERY.intersection(key.lower() for key, _ in query):
-        raise ConfigurationError(
-            f"RESUME_DATABASE_URL has {name}= after the question mark; it belongs before it, as in"
-            " mysql+pymysql://USER:PASSWORD@HOST:PORT/NAME"
-        )
-    return query
-
-
-def _unquote(text: str) -> str:
-    try:
-        return unquote(text, errors="strict")
-    except UnicodeDecodeError:
-        raise ConfigurationError(
-            "RESUME_DATABASE_URL has percent escapes that are not UTF-8; urllib.parse.quote(text,"
-            " safe='') writes them right"
-        ) from None
-
-
-def _refuse_undecodable(setting: str, text: str | None) -> None:
-    try:
-        (text or "").encode()
-    except UnicodeEncodeError:
-        raise ConfigurationError(f"{setting} is not valid UTF-8 text") from None
+    form = "mysql+pymysql://USER:PASSWORD@HOST:PORT/NAME"
+    return urlparts.query(_SETTING, text, _HOW_TO_ESCAPE, _ONLY_BEFORE_THE_QUERY, form)

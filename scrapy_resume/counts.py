@@ -42,7 +42,7 @@ class Counts:
         self.late_requests = 0
         self._crawler = crawler
         self._listener = listener
-        self._duplicates = Duplicates(crawler, seen_max)
+        self.duplicates = Duplicates(crawler, seen_max)
         self._tokens = map(f"{uuid.uuid4().hex[:8]}-{{}}".format, count(1))
         self._open: dict[str, OpenPage] = {}
         self._visits: dict[Request, Visit] = {}
@@ -73,7 +73,7 @@ class Counts:
 
     def remember(self, open_page: OpenPage) -> None:
         """*open_page* is committed: its requests count as duplicates on other pages."""
-        self._duplicates.remember(open_page)
+        self.duplicates.remember(open_page)
 
     def leaks(self) -> dict[str, int]:
         """What is still held, by kind; empty once every page is closed."""
