@@ -11,10 +11,10 @@ WORKERS ?= 2
 export PATH := $(CURDIR)/$(BIN):$(PATH):/usr/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv servers test lint demo bench mutants stress clean
+.PHONY: help venv servers test lint demo bench bench-claims bench-writer mutants stress clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 venv: $(READY) ## Make .venv with the package and all it is tested with
 
@@ -45,11 +45,17 @@ demo: $(READY) ## Kill a crawl, start it again and compare what it stored
 bench: $(READY) servers ## Measure the speed against plain Scrapy
 	@$(BIN)/python benchmarks/speed.py
 
+bench-claims: $(READY) servers ## Measure how fast a fleet plans, restores and claims shards
+	@$(BIN)/python benchmarks/claims.py
+
+bench-writer: $(READY) servers ## Measure the item writer against SQL written by hand
+	@$(BIN)/python benchmarks/writer.py
+
 mutants: $(READY) servers ## Remove each safeguard in turn; a test must notice
 	@$(BIN)/python tests/mutants.py
 
 stress: $(READY) servers ## Kill crawls again and again, for a long time
-	@$(BIN)/python -m pytest -m stress $(TESTS)
+	@$(BIN)/python -m pytest -m stress -o faulthandler_timeout=0 $(TESTS)
 
 clean: ## Remove .venv and all caches
 	rm -rf $(VENV) .cache build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis \

@@ -58,6 +58,14 @@ class Databases(ExitStack):
         finally:
             server.execute(f"DROP DATABASE {name}")
 
+    def cpu(self) -> float:
+        """Seconds of CPU that the server has used; 0 if there is none."""
+        if self._mariadb is None or self._mariadb.process is None:
+            return 0.0
+        text = Path(f"/proc/{self._mariadb.process.pid}/stat").read_text("utf-8")
+        ticks = text.rpartition(")")[2].split()[11:13]
+        return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
     def _server(self) -> MariaDB:
         if self._mariadb is None:
             from tests.services import MariaDB  # other contenders do without a server

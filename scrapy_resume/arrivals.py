@@ -134,7 +134,7 @@ class Arrivals(Counts):
     ) -> bool:
         if MARK in request.meta or (replaced is None and request in self._visits):
             request = request.copy()  # the same object twice: the engine needs two
-        if not is_list and self._duplicates.drops(page, request, replaced):
+        if not is_list and self.duplicates.drops(page, request, replaced):
             page.requests_filtered += 1
             self._crawler.stats.inc_value("dupefilter/filtered")
             return False

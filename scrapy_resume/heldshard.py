@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scrapy.utils.asyncio import CallLaterResult
 from twisted.internet.defer import Deferred
 
+from scrapy_resume import clock
 from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.loopguard import digest
 from scrapy_resume.page import ErrorKind, Trouble, Where
@@ -19,6 +22,10 @@ if TYPE_CHECKING:
     from scrapy import Request
 
     from scrapy_resume.ledger import OpenPage
+
+logger = logging.getLogger(__name__)
+
+LONG = 300.0  # seconds after which a shard is reported as too large
 
 
 @dataclass(eq=False, slots=True)
@@ -38,6 +45,9 @@ class HeldShard:
     stated: dict[int, int] = field(default_factory=dict)
     timers: dict[int, CallLaterResult] = field(default_factory=dict)
     ending: bool = False
+    begun: bool = False
+    since: float = field(default_factory=lambda: clock.monotonic())
+    reported: bool = False
 
     @property
     def id(self) -> int:
@@ -48,6 +58,24 @@ class HeldShard:
     def token(self) -> int:
         """The fencing token of this claim."""
         return self.walk.claimed.fencing_token
+
+    def report_if_long(self, inc_stat: Callable[[str], None]) -> None:
+        """Say once that the shard takes long, with the size that would not.
+
+        Its pages could be read by several processes if it were several shards. A chain
+        cannot be cut.
+        """
+        taken = clock.monotonic() - self.since
+        read = self.walk.position.page_count - self.walk.claimed.position.page_count
+        if self.reported or taken < LONG or not read or isinstance(self.walk, ChainWalk):
+            return
+        self.reported = True
+        inc_stat("shards/long")
+        logger.info(
+            "Shard %d has been read for %.0f min, %d pages of it; shards of %d pages would take"
+            " about %.0f min each and could be shared out", self.walk.claimed.shard_no, taken / 60,
+            read, max(1, int(read * LONG / taken)), LONG / 60, extra={"action": "shard_long"},
+        )  # fmt: skip
 
 
 def content_of(shard: HeldShard, number: int, page: OpenPage, rows: tuple[Row, ...]) -> str:

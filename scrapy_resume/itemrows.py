@@ -8,32 +8,41 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
-from datetime import date, datetime, timezone
-from decimal import Decimal
 from enum import Enum
-from typing import Any
-from uuid import UUID
+from typing import TYPE_CHECKING, Any
 
-from scrapy_resume.exceptions import ConfigurationError
+from scrapy_resume.itemfields import fields_of, given
+from scrapy_resume.itemroutes import ItemRoutes
+from scrapy_resume.itemvalues import column_values, composed, json_text, payload
 from scrapy_resume.store.items import ItemTable, Row, default_row
+
+if TYPE_CHECKING:
+    from scrapy_resume.settings import ResumeSettings
+
+__all__ = ["ItemRows", "json_text"]
 
 
 class ItemRows:
-    """Makes rows for one spider: its ``item_key``, ``make_item_key`` and ``item_table``."""
+    """Makes rows for one spider: its ``item_key``, ``make_item_key`` and ``item_table``.
 
-    def __init__(self, spider: Any) -> None:
+    Raises ConfigurationError for a declaration of tables that cannot be meant.
+    """
+
+    def __init__(self, spider: Any, settings: ResumeSettings | None = None) -> None:
         self._source: str = spider.name
         key = getattr(spider, "item_key", None)
         self._key = (key,) if isinstance(key, str) else tuple(key or ())
         self._make_key = _own_key_maker(spider)
-        self._tables = _tables(getattr(spider, "item_table", None))
+        declared = settings.item_tables if settings is not None else None
+        self._routes = ItemRoutes(getattr(spider, "item_table", None), declared)
+        self._compose = settings is not None and settings.normalize_keys
+        self._leave_out = settings.leave_out if settings is not None else "unset"
 
     @property
     def tables(self) -> list[ItemTable]:
         """The users' tables that items may go to."""
-        return list(self._tables.values())
+        return self._routes.tables
 
     def row(self, item: Any) -> Row:
         """The row of *item*.
@@ -41,37 +50,59 @@ class ItemRows:
         Raises TypeError or ValueError naming the field for a value that cannot be
         stored, ValueError for a missing key.
         """
-        table = self._table_of(item)
-        fields = item if type(item) is dict else _fields(item)
+        table, fields = self._routes.table(type(item)), self._fields(item)
+        if table is not None:
+            values = column_values(fields)
+            key = self._key_values(table, values)
+            if self._compose:
+                values.update(zip(table.key, key, strict=True))
+            return Row(table.name, key, values)
+        text = payload(fields)
+        key_text = self._item_key(item, fields)
+        return default_row(self._source, _digest(text) if key_text is None else key_text, text)
+
+    def key_text(self, item: Any) -> str:
+        """The key of *item* as text, also of one that cannot be stored.
+
+        Raises TypeError or ValueError if there is none.
+        """
+        table, fields = self._routes.table(type(item)), self._fields(item)
+        if table is None:
+            key = self._item_key(item, fields)
+            return _digest(payload(fields)) if key is None else key
+        parts = column_values({name: fields[name] for name in table.key if name in fields})
+        return " / ".join(map(str, self._key_values(table, parts)))
+
+    def _fields(self, item: Any) -> Mapping[str, Any]:
+        fields = fields_of(item)
         if fields is None:
             raise TypeError(f"a pipeline handed on {type(item).__name__}, which is no item")
-        if table is not None:
-            return _table_row(table, fields)
-        payload = json_text(fields)
-        return default_row(self._source, self._item_key(item, fields, payload), payload)
+        return fields if type(item) is dict else given(item, fields, self._leave_out)
 
-    def key_text(self, item: Any) -> str | None:
-        """The key of *item* as text. Raises like :meth:`row`."""
-        row = self.row(item)
-        return " / ".join(map(str, row.key if row.table is not None else row.key[1:]))
+    def _key_values(self, table: ItemTable, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        key = tuple([values.get(name) for name in table.key])
+        if None in key:
+            missing = table.key[key.index(None)]
+            raise ValueError(f"the key field {missing!r} is missing or None")
+        return tuple(map(composed, key)) if self._compose else key
 
-    def _table_of(self, item: Any) -> ItemTable | None:
-        if not self._tables:
-            return None
-        for cls in type(item).__mro__:
-            if cls in self._tables:
-                return self._tables[cls]
-        return self._tables.get(object)
-
-    def _item_key(self, item: Any, fields: Mapping[str, Any], payload: str) -> str:
+    def _item_key(self, item: Any, fields: Mapping[str, Any]) -> str | None:
+        """The key for the default table; None: the spider names none."""
         made = self._make_key(item) if self._make_key is not None else None
         if made is not None:
-            return str(made)
-        if not self._key:
-            return hashlib.sha256(payload.encode()).hexdigest()
-        if len(self._key) == 1:
-            return _key_part(fields, self._key[0])
-        return json.dumps([_key_part(fields, name) for name in self._key], ensure_ascii=False)
+            key = str(made)
+        elif not self._key:
+            return None
+        elif len(self._key) == 1:
+            key = _key_part(fields, self._key[0])
+        else:
+            parts = [_key_part(fields, name) for name in self._key]
+            key = json.dumps(parts, ensure_ascii=False)
+        return composed(key) if self._compose else key
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _own_key_maker(spider: Any) -> Any:
@@ -81,80 +112,10 @@ def _own_key_maker(spider: Any) -> Any:
     return None if inherited else maker
 
 
-def json_text(value: Any) -> str:
-    """*value* as JSON text: sorted keys, non-ASCII kept; NaN and infinities are refused."""
-    return _ENCODER.encode(value)
-
-
-def column_value(name: str, value: Any) -> Any:
-    """*value* as one a database driver takes: nested values become JSON text, zoned times
-    UTC. Raises TypeError or ValueError naming the field."""
-    if value is None or isinstance(value, (str, bool, int, bytes, Decimal)):
-        return value.value if isinstance(value, Enum) else value
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError(f"field {name!r} is {value}, which no table can hold")
-        return value
-    if isinstance(value, datetime):
-        return value.astimezone(timezone.utc).replace(tzinfo=None) if value.tzinfo else value
-    if isinstance(value, date):
-        return value
-    if isinstance(value, (Mapping, list, tuple, set, frozenset)):
-        return json_text(value)
-    plain = _plain(value)
-    return json_text(plain) if isinstance(plain, dict) else plain
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, (datetime, date)):
-        return value.isoformat()
-    if isinstance(value, (Decimal, UUID)):
-        return str(value)
-    if isinstance(value, (set, frozenset)):
-        return sorted(value, key=repr)
-    fields = _fields(value)
-    if fields is not None:
-        return fields
-    raise TypeError(f"{type(value).__name__} values cannot be stored: {str(value)[:50]!r}")
-
-
-def _fields(item: Any) -> dict[str, Any] | None:
-    """The fields of an item of any type; None for what is no item."""
-    from itemadapter import ItemAdapter  # brings pydantic along where that is installed
-
-    return ItemAdapter(item).asdict() if ItemAdapter.is_item(item) else None
-
-
 def _key_part(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
     if value is None:
         raise ValueError(f"the key field {name!r} is missing or None")
+    if isinstance(value, Enum):
+        value = value.value
     return value if isinstance(value, str) else str(value)
-
-
-def _table_row(table: ItemTable, fields: Mapping[str, Any]) -> Row:
-    values = {name: column_value(name, value) for name, value in fields.items()}
-    for name in table.key:
-        if values.get(name) is None:
-            raise ValueError(f"the key field {name!r} is missing or None")
-    return Row(table.name, tuple(values[name] for name in table.key), values)
-
-
-def _tables(declared: Any) -> dict[type, ItemTable]:
-    if declared is None:
-        return {}
-    if isinstance(declared, ItemTable):
-        return {object: declared}
-    if isinstance(declared, Mapping) and all(isinstance(t, ItemTable) for t in declared.values()):
-        return dict(declared)
-    raise ConfigurationError(
-        f"item_table is {type(declared).__name__}; allowed is an ItemTable or a dict from item"
-        " class to ItemTable"
-    )
-
-
-_ENCODER = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"), default=_plain
-)

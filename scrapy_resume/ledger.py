@@ -33,8 +33,8 @@ from scrapy.exceptions import DropItem, IgnoreRequest
 from scrapy.extensions.corestats import CoreStats
 from scrapy.http import Response
 from scrapy.utils.asyncgen import as_async_generator
-from scrapy.utils.asyncio import is_asyncio_available
-from scrapy.utils.defer import aiter_errback
+from scrapy.utils.asyncio import call_later, is_asyncio_available
+from scrapy.utils.defer import aiter_errback, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
@@ -71,6 +71,7 @@ __all__ = [
 _logger = logging.getLogger(__name__)
 
 _TURN = 64  # outputs
+_PAUSE = 0.1  # seconds between two looks whether we are sure again
 _CANCELLED = (CancelledError, asyncio.CancelledError)
 _ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -96,6 +97,7 @@ class Ledger(Arrivals):
         self._direct: Callable[[Any], Coroutine[Any, Any, Any]] | None = None
         self._wrapped: list[tuple[Any, str, Any]] = []
         self._aborting = False
+        self.unsure: Callable[[], bool] = lambda: False  # may our pages be others' by now?
 
     def install(self, engine: ExecutionEngine) -> None:
         """Wrap *engine*, once its spider is open; raises UnsupportedScrapy."""
@@ -119,10 +121,12 @@ class Ledger(Arrivals):
         scraper = getattr(engine, "scraper", None)
         downloader = getattr(engine, "downloader", None)
         pipelines = getattr(scraper, "itemproc", None)
+        handlers = getattr(downloader, "handlers", None)
         return [
             (engine, "crawl", ("request",), self._crawl),
             (engine, "close_spider_async", ("reason",), self._close_spider),
             (downloader, "fetch", ("request",), self._fetch),
+            (handlers, "download_request_async", ("request",), self._download),
             (scraper, "enqueue_scrape", ("result", "request"), self._enqueue_scrape),
             (scraper, "call_spider_async", ("result", "request"), self._call_spider),
             (
@@ -143,6 +147,23 @@ class Ledger(Arrivals):
             self._crawler.signals.disconnect(self._spider_error, signals.spider_error)
         self._wrapped.clear()
         self.forget()
+
+    def drop(self, page: OpenPage) -> None:
+        """Abandon *page*, and ask the site for nothing more of it: others read it now.
+
+        What waits for its turn to be downloaded is taken out of the downloader's queues, so
+        that it costs no delay; what is being downloaded ends without its callback.
+        """
+        self.abandon(page)
+        for slot in getattr(self._crawler.engine.downloader, "slots", {}).values():
+            ours = [entry for entry in slot.queue if self._is_of(page, entry[0])]
+            for entry in ours:
+                slot.queue.remove(entry)
+                entry[1].errback(IgnoreRequest("its shard was taken over"))
+
+    def _is_of(self, page: OpenPage, request: Request) -> bool:
+        visit = self._visits.get(request)
+        return visit is not None and visit.page is page
 
     def abort_downloads(self) -> None:
         """Cancel what is being downloaded for pages, so that a closing engine need not wait.
@@ -203,6 +224,19 @@ class Ledger(Arrivals):
         finally:
             CURRENT.set(None)
 
+    async def _download(
+        self, download: Callable[[Request], Coroutine[Any, Any, Response]], request: Request
+    ) -> Response:
+        """Around ``handlers.download_request_async``: may the site still be asked?"""
+        visit = self._visits.get(request)
+        page = None if visit is None else visit.page
+        if page is not None:
+            while self.unsure() and not page.closed:
+                await _pause()
+            if page.closed:
+                raise IgnoreRequest("nobody waits for its page any more")
+        return await download(request)
+
     def _fetched(self, result: Any, visit: Visit) -> Any:
         if isinstance(result, Request) and not visit.called:  # else code fetched it again
             self._continued[result] = visit
@@ -250,6 +284,9 @@ class Ledger(Arrivals):
         if visit is None or (visit.page is None and not self.needs_tags):
             return await call_spider(result, request)
         visit.called = True
+        if visit.page is not None and visit.page.closed:
+            visit.exhausted = True
+            return ()  # it was dropped meanwhile: what it yields would be nobody's
         try:
             if isinstance(result, Failure):
                 visit.cause = result.value
@@ -373,6 +410,12 @@ class Ledger(Arrivals):
         visit = self._results.get(id(response))
         if visit is not None:
             visit.fail(failure.value)
+
+
+async def _pause() -> None:
+    over: Deferred[None] = Deferred()
+    call_later(_PAUSE, over.callback, None)
+    await maybe_deferred_to_future(over)
 
 
 def _is_only_pipeline(itemproc: Any, pipeline: object | None) -> bool:

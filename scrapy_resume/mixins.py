@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from typing_extensions import Self
 
-    from scrapy_resume.store.items import ItemTable
-
 _INTEGERS = ("first_page", "last_page", "shard_pages", "stop_on_empty")
 
 
@@ -53,9 +51,10 @@ class ResumeSpiderMixin(Spider):
     ``_`` and do not look like a secret (token, password, api_key, ...)."""
     item_key: str | Iterable[str] | None = None
     """Names of the fields that make an item's key; None: a hash of the whole item."""
-    item_table: ItemTable | dict[type, ItemTable] | None = None
-    """Where items go: an :class:`~scrapy_resume.ItemTable`, or one per item class; None: the
-    product's own item table."""
+    item_table: Any = None
+    """Where items go: an :class:`~scrapy_resume.ItemTable`, a SQLAlchemy Table or a class mapped
+    to one, or a dict from item class (or its dotted path) to any of these; None: what
+    ``RESUME_ITEM_TABLES`` says, else the product's own item table."""
     stop_on_empty: int = 2
     """How many empty pages in a row end an open-ended shard."""
     end_statuses: Iterable[int] = (404,)

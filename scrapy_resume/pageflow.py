@@ -48,6 +48,7 @@ class PageFlow:
         *,
         hold_records: bool,
         wake: Callable[[], None],
+        freed: Callable[[bool], None],
         stopped: Callable[[], None],
         fail: Callable[[BaseException], None],
         grace: float,
@@ -60,6 +61,7 @@ class PageFlow:
         self.ledger: Ledger
         self._spider, self._committer = spider, committer
         self._hold_records, self._wake, self._inc = hold_records, wake, inc_stat
+        self._freed = freed
         self.key_of: Callable[[Any], str | None] | None = None
         self._on_stop, self._fail, self._grace = stopped, fail, grace
         self._end_statuses = statuses(spider.end_statuses)
@@ -75,6 +77,7 @@ class PageFlow:
 
     def opened(self, shard: HeldShard, number: int, page: OpenPage) -> None:
         """A page of a held shard is about to be asked for."""
+        shard.begun = True
         shard.open[number] = page
         self._by_token[page.token] = (shard, number)
         self.read_now += 1
@@ -92,6 +95,7 @@ class PageFlow:
 
     def not_opened(self, shard: HeldShard, number: int, error: Exception) -> None:
         """The spider could not say how to ask for a page."""
+        shard.begun = True
         trouble = own_fault(error)
         self._act(shard, shard.walk.closed(PageEnd(number, Decision.FAILED, trouble)))
 
@@ -107,6 +111,8 @@ class PageFlow:
                 shard.walk.claimed.shard_no, len(shard.open),
                 extra={"action": "lease_lost", "shard": shard_id},
             )  # fmt: skip
+            for page in shard.open.values():
+                self.ledger.drop(page)
             self._drop_all(shard)
         self._wake()
 
@@ -353,6 +359,8 @@ class PageFlow:
     def _ended(self, shard: HeldShard, record: Finish | Release, stored: bool) -> None:
         if self.shards.get(shard.id) is shard:
             del self.shards[shard.id]
+        if stored:
+            self._freed(isinstance(record, Release))
         if stored and isinstance(record, Finish):
             self._inc("shards/finished")
             level = logging.DEBUG if record.status == "done" else logging.ERROR

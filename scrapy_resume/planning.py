@@ -6,9 +6,9 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from scrapy import Request
 
@@ -31,6 +31,9 @@ _SECRET_WORDS = frozenset(
 )  # fmt: skip
 _SECRET_KEYS = re.compile(r"(api|access|private|secret|auth)[_-]?key\Z", re.IGNORECASE)
 _MAX_NAME = 190
+_CHUNK = 1000  # shards stored at once
+
+Store: TypeAlias = "Callable[[Sequence[Shard], int], Awaitable[None]]"
 
 logger = logging.getLogger(__name__)
 
@@ -98,18 +101,19 @@ def chain_shard(request: Request, number: int, spider: Spider) -> Shard:
 
 def checked(shards: Iterable[Any]) -> list[Shard]:
     """*shards*, each of them valid. Raises ConfigurationError naming the one that is not."""
-    result = []
-    for shard in shards:
-        if not isinstance(shard, Shard):
-            raise ConfigurationError(f"plan() yielded {type(shard).__name__}; it must yield Shard")
-        _check_types(shard)
-        if shard.last_page is not None and shard.last_page < shard.first_page:
-            raise ConfigurationError(
-                f"shard {shard.key!r} ends at page {shard.last_page} before its first page"
-                f" {shard.first_page}"
-            )
-        result.append(shard)
-    return result
+    return [_checked(shard) for shard in shards]
+
+
+def _checked(shard: Any) -> Shard:
+    if not isinstance(shard, Shard):
+        raise ConfigurationError(f"plan() yielded {type(shard).__name__}; it must yield Shard")
+    _check_types(shard)
+    if shard.last_page is not None and shard.last_page < shard.first_page:
+        raise ConfigurationError(
+            f"shard {shard.key!r} ends at page {shard.last_page} before its first page"
+            f" {shard.first_page}"
+        )
+    return shard
 
 
 def _check_types(shard: Shard) -> None:
@@ -127,27 +131,44 @@ def _check_types(shard: Shard) -> None:
 
 
 class Plan:
-    """Collects the shards of one run from ``plan()`` and from the spider's start()."""
+    """The shards of one run, from ``plan()`` and from the spider's start().
 
-    def __init__(self, spider: ResumeSpiderMixin) -> None:
-        self.shards: list[Shard] = []
-        self._spider = spider
+    They are handed to *store* in chunks of at most 1,000, with the number of the first, as
+    they come: a plan of any size takes little memory. :attr:`count` says how many there
+    were.
+    """
+
+    def __init__(self, spider: ResumeSpiderMixin, store: Store) -> None:
+        self.count = 0
+        self._spider, self._store = spider, store
+        self._chunk: list[Shard] = []
 
     async def read(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Fill :attr:`shards`; yields the items that start() yields among its requests.
+        """Store every shard; yields the items that start() yields among its requests.
 
         Raises ConfigurationError for an output that is no shard.
         """
         spider = self._spider
-        planned = [shard async for shard in iterate(spider.plan())]
-        self.shards = [self._ordered(shard) for shard in checked(planned)]
-        if spider.plans_pages and not spider.has_own_start:
-            return
-        async for output in start:
-            if isinstance(output, Request):
-                self.shards.append(chain_shard(output, len(self.shards) + 1, spider))
-            else:
-                yield output
+        async for shard in iterate(spider.plan()):
+            await self._add(self._ordered(_checked(shard)))
+        if not spider.plans_pages or spider.has_own_start:
+            async for output in start:
+                if isinstance(output, Request):
+                    await self._add(chain_shard(output, self.count + 1, spider))
+                else:
+                    yield output
+        await self._flush()
+
+    async def _add(self, shard: Shard) -> None:
+        self._chunk.append(shard)
+        self.count += 1
+        if len(self._chunk) >= _CHUNK:
+            await self._flush()
+
+    async def _flush(self) -> None:
+        if self._chunk:
+            chunk, self._chunk = self._chunk, []
+            await self._store(chunk, self.count - len(chunk) + 1)
 
     def _ordered(self, shard: Shard) -> Shard:
         if shard.ordered is not None:

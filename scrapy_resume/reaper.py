@@ -2,47 +2,115 @@
 
 Every worker runs it. A lease that ended says that its holder may be dead, but after
 an outage of the database, or of the reaper itself, every lease has ended: so nothing
-is reaped until this reaper has been in contact with the database for a whole lease.
+is reaped until this reaper has heard from the database for a whole lease without a
+gap. Holders that give another sign of life, a second heartbeat in Redis or a held
+lock of a slot on this machine, are given one more lease at most: a frozen process
+still holds its lock.
+
+A process that died on this machine is known to be dead by its unlocked slot; for
+that no lease has to end.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import deferred_from_coro
 from twisted.python.failure import Failure
 
 from scrapy_resume import clock
-from scrapy_resume.store import leases
+from scrapy_resume.exceptions import SchemaMismatch, StoreUnavailable
+from scrapy_resume.store import attendance, finishing, leases, migrate, workers
 from scrapy_resume.store.engine import Database
+from scrapy_resume.store.leases import Holder
+from scrapy_resume.worker import WorkerSlot
 
 if TYPE_CHECKING:
     from scrapy_resume.claimloop import ClaimLoop
 
 logger = logging.getLogger(__name__)
 
+_SHORTEST_GAP = 1.0  # seconds
+_PRUNED = 500  # rows of long ended workers that one round deletes
+_ROUNDS_TO_PRUNE = 100
 
-def reap_once(database: Database, *, actor: str, reclaim: bool) -> tuple[int, int]:
-    """One round: returns the numbers of shards reclaimed and fallen due.
 
-    With *reclaim* false expired leases are left alone.
+@dataclass
+class Contact:
+    """Since when the database has been heard from without a gap longer than *gap* seconds."""
+
+    gap: float
+    since: float = field(default_factory=lambda: clock.monotonic())
+    _last: float = field(default_factory=lambda: clock.monotonic())
+
+    def heard(self) -> float:
+        """The database answered just now; returns for how many seconds it has done so."""
+        now = clock.monotonic()
+        if now - self._last > self.gap:
+            self.since = now
+        self._last = now
+        return now - self.since
+
+    def lost(self) -> None:
+        """The database did not answer."""
+        self.since = self._last = clock.monotonic()
+
+
+def gap_for(lease: float) -> float:
+    """A silence so short that no living holder's lease ended in it.
+
+    Not below a second, or a busy machine would never be in contact: a lease of less than
+    two seconds does without this protection.
     """
-    reclaimed = leases.reap(database, actor=actor) if reclaim else []
-    return len(reclaimed), leases.raise_due(database)
+    return max(_SHORTEST_GAP, lease / 2)
+
+
+def reap_once(
+    db: Database,
+    holders: Collection[Holder],
+    *,
+    actor: str,
+    lease: float,
+    alive: Collection[str] = (),
+) -> int:
+    """Take back the expired leases of *holders*, who were looked at while in contact.
+
+    Those in *alive* (instances) keep what expired less than *lease* seconds ago. Returns
+    how many shards may be claimed again.
+    """
+    only = {holder.instance for holder in holders}
+    count = 0
+    while came := leases.reap(db, actor=actor, alive=alive, lease=lease, only=only):
+        count += len(came)
+    return count
+
+
+def recover(db: Database, slot: WorkerSlot) -> int:
+    """Take back what processes that died on this machine held; returns how many shards."""
+    count = 0
+    for dead in slot.dead_neighbours():
+        count += len(leases.reclaim_worker(db, worker=dead, instance=slot.instance))
+        attendance.ended(db, worker=dead)
+    return count
 
 
 class Reaper:
-    """Runs :func:`reap_once` every ``RESUME_HEARTBEAT`` seconds for one claim loop."""
+    """Makes a round every ``RESUME_HEARTBEAT`` seconds for one claim loop."""
 
     def __init__(self, loop: ClaimLoop, database: Database) -> None:
         self._loop, self._database = loop, database
-        self._in_contact_since = clock.monotonic()
+        self._contact = Contact(gap_for(loop.settings.lease))
         self._running = self._stopped = False
+        self._rounds = 0
         self._timer: Any = None
 
     def start(self) -> None:
         """Begin the rounds."""
+        self._contact = Contact(gap_for(self._loop.settings.lease))
         self._timer = call_later(self._loop.settings.heartbeat, self._tick)
 
     def stop(self) -> None:
@@ -55,24 +123,63 @@ class Reaper:
         if self._stopped:
             return
         self._timer = call_later(self._loop.settings.heartbeat, self._tick)
-        if self._running:
-            return
-        self._running = True
-        settled = clock.monotonic() - self._in_contact_since > self._loop.settings.lease
-        actor = f"reaper of worker {self._loop.slot.worker[:8]}"
-        round_ = self._loop.control.call(reap_once, self._database, actor=actor, reclaim=settled)
-        round_.addCallbacks(self._reaped, self._out_of_contact)
+        if not self._running:
+            self._running = True
+            deferred_from_coro(self.round()).addCallbacks(self._ended, self._failed)
 
-    def _reaped(self, counts: tuple[int, int]) -> None:
+    def _ended(self, result: None) -> None:
         self._running = False
-        reclaimed, due = counts
+
+    def _failed(self, failure: Failure) -> None:
+        self._running = False
+        self._contact.lost()
+        if isinstance(failure.value, SchemaMismatch):
+            self._loop.departure.outdated(failure.value)
+        elif not (self._stopped or isinstance(failure.value, StoreUnavailable)):
+            logger.error("A round of the reaper failed", exc_info=failure.value)
+
+    async def round(self) -> None:
+        """Look who is silent, take back what is lost, raise what is due, end what is over."""
+        run, db, loop = self._loop.control.run, self._database, self._loop
+        await run(migrate.still_fits, db)
+        holders = await run(leases.expired_holders, db)
+        settled = self._contact.heard() > loop.settings.lease
+        reclaimed = await self._reclaim(holders) if settled and holders else 0
+        recovered = await run(recover, db, loop.slot)
+        due = await run(leases.raise_due, db)
+        over = await run(finishing.finish_ended, db)
+        self._rounds += 1
+        if self._rounds % _ROUNDS_TO_PRUNE == 0:
+            await run(workers.prune, db, _PRUNED)
+        self._say(reclaimed, recovered)
+        if reclaimed or recovered or due or over:
+            loop.tell_others()
+
+    async def _reclaim(self, holders: Collection[Holder]) -> int:
+        """Take back what *holders* lost; the lock in Redis only saves double work."""
+        loop, lease = self._loop, self._loop.settings.lease
+        if loop.link is not None and not await loop.link.lock("reap", loop.settings.heartbeat):
+            return 0
+        alive = await self._alive(holders)
+        return await loop.control.run(
+            reap_once, self._database, holders, actor=f"reaper of worker {loop.slot.worker[:8]}",
+            alive=alive, lease=lease,
+        )  # fmt: skip
+
+    async def _alive(self, holders: Collection[Holder]) -> set[str]:
+        """Which of *holders* give a sign of life; this process does."""
+        alive = await self._loop.control.run(self._loop.slot.living_neighbours)
+        if self._loop.link is not None:
+            alive |= await self._loop.link.alive([holder.instance for holder in holders])
+        return alive
+
+    def _say(self, reclaimed: int, recovered: int) -> None:
         if reclaimed:
             logger.warning(
                 "Reclaimed %d shard(s) whose lease had ended", reclaimed, extra={"action": "reaped"}
             )
-        if reclaimed or due:
-            self._loop.claim_again()
-
-    def _out_of_contact(self, failure: Failure) -> None:
-        self._running = False
-        self._in_contact_since = clock.monotonic()
+        if recovered:
+            logger.warning(
+                "Took back %d shard(s) of a process that died on this machine", recovered,
+                extra={"action": "recovered"},
+            )  # fmt: skip

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,9 @@ from scrapy_resume.exceptions import ConfigurationError
 class Rule:
     """What one setting may hold.
 
-    *kind* is what its value is read as: bool, int, float, str, Path, or object for a
-    class or its import path. *low* and *high* are inclusive. *secret* values appear in
-    no message and no repr.
+    *kind* is what its value is read as: bool, int, float, str, tuple (of texts), Path, dict
+    (of any values), or object for a class or its import path. *low* and *high* are
+    inclusive. *secret* values appear in no message and no repr.
     """
 
     kind: type
@@ -107,6 +109,29 @@ def _read_text(value: Any) -> str:
     return value
 
 
+def _read_texts(value: Any) -> tuple[str, ...]:
+    """A comma-separated text, or any collection of texts; empty ones are left out."""
+    parts = value.split(",") if isinstance(value, str) else [_read_text(part) for part in value]
+    return tuple(stripped for part in parts if (stripped := part.strip()))
+
+
+def _read_mapping(value: Any) -> Mapping[Any, Any]:
+    """A mapping as it is, a JSON object as text, or a text such as ``a=b, c=d``."""
+    if isinstance(value, str) and not value.lstrip().startswith("{"):
+        pairs = (part.partition("=") for part in _read_texts(value))
+        return {_given(name): _given(what) for name, _, what in pairs}
+    read = json.loads(value) if isinstance(value, str) else value
+    if not isinstance(read, Mapping):
+        raise TypeError
+    return read
+
+
+def _given(text: str) -> str:
+    if not text.strip():
+        raise ValueError
+    return text.strip()
+
+
 def _read_component(value: Any) -> Any:
     if not isinstance(value, (str, type)):
         raise TypeError
@@ -118,6 +143,8 @@ _READERS = {
     int: _read_int,
     float: _read_float,
     str: _read_text,
+    tuple: _read_texts,
     Path: Path,
+    dict: _read_mapping,
     object: _read_component,
 }

@@ -17,12 +17,18 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.misc import load_object
 from twisted.internet.defer import CancelledError
 
-from scrapy_resume import faults
+from scrapy_resume import clock, faults
 from scrapy_resume.claimloop import ClaimLoop
-from scrapy_resume.exceptions import ConfigurationError, ResumeError, RunRefused
+from scrapy_resume.exceptions import (
+    ConfigurationError,
+    ResumeError,
+    RunRefused,
+    StoreUnavailable,
+)
 from scrapy_resume.itemrows import ItemRows
 from scrapy_resume.ledger import Ledger
 from scrapy_resume.openpage import WaitlessPipeline
+from scrapy_resume.outage import Outage
 from scrapy_resume.settings import ResumeSettings
 from scrapy_resume.store import checkpoints, iteminspect, migrate
 from scrapy_resume.store.checkpoints import CommitResult, Record
@@ -60,7 +66,7 @@ class Session:
         self.pipeline: WaitlessPipeline | None = None
         self.store_loose_rows: Callable[[], Awaitable[None]] | None = None
         self.verdict: str | None = None
-        self._prepared = self._ended = self._told = False
+        self._prepared = self._ended = self._told = self._failed = False
         self._writer: ItemWriter | None = None
         try:
             self.settings = ResumeSettings.from_settings(crawler.settings)
@@ -70,6 +76,7 @@ class Session:
                 refuse_persistent_state(crawler, self.settings.inner_scheduler)
         except ConfigurationError as error:
             self._refusal, self.settings = error, ResumeSettings(enabled=False)
+        self.outage = Outage(self.settings.store_patience)
 
     @classmethod
     def of(cls, crawler: Crawler, component: str) -> Session:
@@ -147,6 +154,11 @@ class Session:
         except RunRefused as error:
             self.set_verdict("nothing_to_do", str(error))
             self.refuse(error, "resume_nothing_to_do")
+        except StoreUnavailable as error:
+            if self.loop is None or self.loop.task is None:
+                self.refuse(error)
+            self._store_failed(error)
+            raise CloseSpider("resume_store_failed") from error
         except ResumeError as error:
             self.refuse(error)
         except CloseSpider:
@@ -170,6 +182,12 @@ class Session:
             yield output
 
     @property
+    def alone(self) -> bool:
+        """Whether the pipeline is the only component of ours in a spider that crawls."""
+        crawls = self.crawler.crawling and not self._is_inspection  # ``scrapy shell`` does not
+        return crawls and "PageMiddleware" not in self.components
+
+    @property
     def _is_inspection(self) -> bool:
         """Whether ``scrapy parse`` or ``scrapy check`` put its own start() into the spider."""
         start: Any = getattr(type(self.crawler.spider), "start", None)
@@ -183,8 +201,10 @@ class Session:
         if self._prepared:
             return
         migrate.ensure_schema(self.database)
+        migrate.require_transactional(self.database)
         tables = self.rows.tables if self.rows is not None else []
-        for finding in iteminspect.require(self.database, tables):
+        checks = self.settings.item_checks
+        for finding in iteminspect.require(self.database, tables, checks):
             logger.warning("%s", finding, extra={"action": "item_table"})
         self._prepared = True
 
@@ -204,8 +224,8 @@ class Session:
             hold_records=self.settings.on_failed_record == "hold",
         )
 
-    def store_rows(self, rows: Sequence[Row]) -> int:
-        """Write rows of no page in one transaction; returns how many were written.
+    def store_rows(self, rows: Sequence[Row]) -> CommitResult:
+        """Write rows of no page in one transaction.
 
         Rows that the database refuses are quarantined. Called on the commit thread.
         """
@@ -221,15 +241,27 @@ class Session:
         self.crawler.stats.set_value("resume/verdict", verdict)
         self.crawler.stats.set_value("resume/verdict_reason", reason)
 
+    def _store_failed(self, error: BaseException) -> None:
+        """Say why nothing can be stored any more; once, whichever duty noticed it first."""
+        if not self._failed:
+            self._failed = True
+            logger.error(
+                "The crawl stops, since nothing can be stored: %s", error,
+                extra={"action": "store_failed"},
+            )  # fmt: skip
+            self.crawler.stats.set_value("resume/error", str(error))
+
     def give_up(self, error: BaseException) -> None:
         """The store failed for good: close the spider, with one ERROR line."""
-        logger.error(
-            "The crawl stops, since pages cannot be stored: %s", error,
-            extra={"action": "store_failed"},
-        )  # fmt: skip
-        self.crawler.stats.set_value("resume/error", str(error))
+        self._store_failed(error)
         closing = self.crawler.engine.close_spider_async(reason="resume_store_failed")
         self._closing = deferred_from_coro(closing)
+
+    def hurry(self) -> None:
+        """The crawl closes: from now on nothing is repeated for longer than the grace."""
+        if self._database is not None:
+            deadline = clock.monotonic() + self.settings.grace
+            self._database.deadline = min(deadline, self._database.deadline)
 
     async def end(self, reason: str) -> None:
         """Release what is held, say the verdict and close everything; once."""
@@ -238,7 +270,7 @@ class Session:
         self._ended = True
         if self.loop is not None:
             await self.loop.close()
-        if self.loop is not None and self.loop.task is not None:
+        if self.loop is not None and self.loop.task is not None and self.verdict is not None:
             whole = self.verdict in ("complete", "complete_with_rejects")
             logger.log(
                 logging.INFO if whole else logging.WARNING, "Run %d of %r is %s: %s",

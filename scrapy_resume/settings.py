@@ -19,6 +19,8 @@ from scrapy.utils.conf import closest_scrapy_cfg
 
 from scrapy_resume.address import DatabaseAddress
 from scrapy_resume.exceptions import ConfigurationError
+from scrapy_resume.intake import Intake
+from scrapy_resume.redisaddress import RedisAddress
 from scrapy_resume.rule import Rule, number, seconds, setting
 
 PREFIX = "RESUME_"
@@ -70,6 +72,44 @@ class ResumeSettings:
         None, "Password, as raw text; best given by the environment.", kind=str, secret=True
     )
     database_name: str | None = setting(None, "Name of the database.", kind=str)
+    redis_url: str | None = setting(
+        None,
+        "Address of Redis, percent-escaped; `off`: no Redis, even if scrapy-redis' settings name"
+        " one.",
+        kind=str,
+        secret=True,
+        default_text="scrapy-redis' settings, else no Redis",
+        allowed="a redis://, rediss:// or unix:// URL, or off",
+    )
+    redis_host: str | None = setting(
+        None,
+        "Host of Redis, instead of a URL; IPv6 with or without brackets, or a Unix socket's path.",
+        kind=str,
+        allowed="a host name or address, or an absolute path",
+    )
+    redis_port: int | None = setting(
+        None, "Port of Redis.", kind=int, low=1, high=65535, default_text="6379"
+    )
+    redis_user: str | None = setting(None, "User name (ACL), as raw text.", kind=str)
+    redis_password: str | None = setting(
+        None, "Password, as raw text; best given by the environment.", kind=str, secret=True
+    )
+    redis_db: int | None = setting(
+        None, "Number of the database in Redis.", kind=int, low=0, high=99999, default_text="0"
+    )
+    redis_tls: bool = setting(
+        False, "Speak TLS with `RESUME_REDIS_HOST`; a URL says so by rediss://."
+    )
+    on_redis_eviction: str = setting(
+        "warn",
+        "What a Redis does to the crawl that may throw keys away when it is full.",
+        choices=("warn", "refuse"),
+    )
+    shared_fingerprints: bool = setting(
+        False,
+        "Tell the run's other processes by Redis which requests are committed, and drop those"
+        " that they committed as duplicates.",
+    )
     table_prefix: str = setting(
         "resume_",
         "What the names of the product's tables begin with.",
@@ -88,9 +128,15 @@ class ResumeSettings:
     )  # fmt: skip
     pages_in_flight: int = number(4, "Pages read at once in each shard.", "pages", 1, 1000)
     commit_pages: int = number(20, "A commit goes when it holds this many.", "pages", 1, 10000)
-    commit_items: int = number(1000, "A commit goes when it holds this many.", "items", 1, 100000)
+    commit_items: int = number(
+        1000, "A commit, or a batch of items of no page, goes when it holds this many.",
+        "items", 1, 100000,
+    )  # fmt: skip
     commit_delay: float = seconds(
         0.05, "A commit goes when its first page has waited this long.", 0, 3600
+    )
+    batch_delay: float = seconds(
+        1.0, "A batch of items of no page goes when its first one has waited this long.", 0, 3600
     )
     page_retries: int = number(
         3, "Times a failed page is tried again in place, from 0.", "retries", 0, 1000
@@ -108,6 +154,31 @@ class ResumeSettings:
         5.0, "Delay before a shard's second attempt; doubled each time, full jitter.", 0, 604800
     )
     backoff_max: float = seconds(1800.0, "The longest such delay.", 0, 604800)
+    item_tables: Mapping[str, Any] | None = setting(
+        None,
+        "Where items go if the spider has no `item_table`: by item class.",
+        kind=dict,
+        default_text="the product's own table",
+        allowed='a dict, or one as JSON text, from the dotted path of an item class, or `"*"`, to'
+        " an ItemTable, a table's name or a dict of an ItemTable's fields",
+    )
+    item_checks: Mapping[str, Any] | None = setting(
+        None,
+        "What is done about an item table that is not as it should be: by the name of the check.",
+        kind=dict,
+        default_text="as docs/how-to/item-tables.md lists them",
+        allowed="a dict, or text such as `second_unique_index=warn, collation=refuse`, from a"
+        " check to refuse, warn or ignore",
+    )
+    normalize_keys: bool = setting(
+        False, "Keys of items are brought into Unicode's composed form (NFC)."
+    )
+    leave_out: str = setting(
+        "unset",
+        "Which fields of a dataclass, attrs or pydantic item count as missing: None in a pydantic"
+        " field that nobody set, all that hold their default, or none.",
+        choices=("unset", "defaults", "nothing"),
+    )
     on_failed_record: str = setting(
         "quarantine",
         "What a failed item or detail request does: go to quarantine, or hold its page.",
@@ -127,11 +198,46 @@ class ResumeSettings:
         allowed="auto, new, resume, or a name of up to 100 letters, digits and any of _.:+@/-",
     )
     join: bool = setting(True, "May join a run that other processes work on.")
+    lanes: str = setting(
+        "",
+        "Lanes this process takes shards of: those never begun, those begun before; both if empty.",
+        allowed="fresh, resumed, or both with a comma",
+        default_text="all",
+    )
+    priorities: str = setting(
+        "",
+        "Priorities this process takes shards of, 0 being the most urgent; all if empty.",
+        allowed="numbers and ranges with commas, such as 0-2,5",
+        default_text="all",
+    )
+    sites: tuple[str, ...] = setting(
+        (),
+        "Sites this process takes shards of; all if empty.",
+        kind=tuple,
+        default_text="all",
+        allowed="names with commas, or a list of them",
+    )
+    site_shards: int = number(
+        0,
+        "Shards of one site that all processes of the run together read at once; 0: no limit.",
+        "shards",
+        0,
+        1000000,
+    )
     grace: float = seconds(
         8.0, "Time a polite stop gives the pages in flight before it abandons them.", 0, 3600
     )
     store_patience: float = seconds(
-        600.0, "How long pages wait for an unreachable database before the crawl stops.", 0, 604800
+        600.0,
+        "How long pages and batches wait for an unreachable database before the crawl stops.",
+        0,
+        604800,
+    )
+    loop_patience: float = seconds(
+        300.0,
+        "How long code may keep the event loop to itself before the leases are left to end.",
+        0.25,
+        604800,
     )
     seen_max: int = number(
         100000,
@@ -188,8 +294,11 @@ class ResumeSettings:
         home = (self.home or _default_home()).expanduser().absolute()
         object.__setattr__(self, "home", home)
         object.__setattr__(self, "database_url", self._address().url)
+        redis = self.redis_address
+        object.__setattr__(self, "redis_url", self.redis_url if redis is None else redis.url)
 
     def _check_together(self) -> None:
+        self._check_intake()
         if self.lease < 5 * self.heartbeat - 1e-9:
             raise ConfigurationError(
                 f"RESUME_LEASE is {self.lease:g}; it must be at least five times"
@@ -200,6 +309,27 @@ class ResumeSettings:
                 f"RESUME_BACKOFF_MAX is {self.backoff_max:g}; it must not be below"
                 f" RESUME_BACKOFF_BASE, which is {self.backoff_base:g}"
             )
+
+    @property
+    def intake(self) -> Intake:
+        """What this process takes."""
+        return Intake.parse(self.lanes, self.priorities, self.sites)
+
+    def _check_intake(self) -> None:
+        for name in ("lanes", "priorities"):
+            try:
+                Intake.parse(**{name: getattr(self, name)})
+            except ValueError as error:
+                raise ConfigurationError(
+                    f"{PREFIX}{name.upper()} is {getattr(self, name)!r}; allowed are"
+                    f" {_FIELDS[PREFIX + name.upper()].metadata['rule'].allowed_text}: {error}"
+                ) from None
+
+    @property
+    def redis_address(self) -> RedisAddress | None:
+        """The address of Redis, if one of our own settings gives it."""
+        parts = {part: getattr(self, f"redis_{part}") for part in _REDIS_PARTS}
+        return RedisAddress.given(self.redis_url, parts, tls=self.redis_tls)
 
     def _address(self) -> DatabaseAddress:
         parts = {part: getattr(self, f"database_{part}") for part in _PARTS}
@@ -219,6 +349,7 @@ class ResumeSettings:
 
 
 _PARTS = ("host", "port", "user", "password", "name")
+_REDIS_PARTS = ("host", "port", "user", "password", "db")
 _FIELDS: dict[str, Field[Any]] = {PREFIX + f.name.upper(): f for f in fields(ResumeSettings)}
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ import redis
 
 from scrapy_resume.exceptions import QueueUnavailable
 from scrapy_resume.intake import LANES, Intake, Waiting
-from scrapy_resume.redisclient import RedisClient
+from scrapy_resume.redisclient import TIMEOUT, RedisClient
 
 HANDOUT = 30.0  # seconds after which what was handed out and not settled is offered again
 KEEP = 7 * 86400.0  # seconds without use after which a run's keys expire
@@ -163,7 +163,9 @@ class ShardQueue:
         trial.beat(self.asker, 1)
         trial.alive([self.asker])
         trial.lock(f"trial-{self.asker}", 0.001)
-        trial.wake()
+        with closing(trial.subscribe()) as subscription:
+            trial.wake()
+            subscription.next(TIMEOUT)  # the answer to the subscription
         trial.forget()
 
     def eviction_policy(self) -> str | None:

@@ -46,6 +46,11 @@ class StoreThread:
         future.add_done_callback(lambda done: self._hand_over(deferred, done))
         return deferred
 
+    def post(self, func: Callable[..., None], *args: Any) -> None:
+        """Run *func* without waiting for it; for any thread. Nothing happens after the stop."""
+        with contextlib.suppress(RuntimeError):
+            self._pool.submit(func, *args)
+
     def _hand_over(self, deferred: Deferred[T], done: Future[T]) -> None:
         error = done.exception()
         fire = deferred.callback if error is None else deferred.errback

@@ -6,13 +6,16 @@ event loop.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from scrapy_resume import __version__, planning
 from scrapy_resume.exceptions import RunRefused
+from scrapy_resume.intake import Waiting
 from scrapy_resume.page import Shard
-from scrapy_resume.store import leases, migrate, quarantine, status, tasks, workers
+from scrapy_resume.reaper import recover
+from scrapy_resume.store import attendance, leases, migrate, quarantine, status, tasks, workers
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.leases import ClaimedShard, Outlook, Renewal
 from scrapy_resume.store.quarantine import QuarantineRecord
@@ -23,6 +26,10 @@ from scrapy_resume.worker import WorkerSlot
 if TYPE_CHECKING:
     from scrapy_resume.mixins import ResumeSpiderMixin
     from scrapy_resume.settings import ResumeSettings
+
+logger = logging.getLogger(__name__)
+
+_TOLD = 3  # other workers that are named
 
 
 class Work:
@@ -36,25 +43,33 @@ class Work:
         slot: WorkerSlot,
     ) -> None:
         self._db, self._settings, self._spider, self._slot = database, settings, spider, slot
+        self.registered = False
 
     def open(self) -> Task:
-        """Take an earlier instance's shards back, open the run.
+        """Take back what died on this machine, open the run and say that we work on it.
 
         The tables are prepared. Raises ConfigurationError, RunRefused or StoreUnavailable.
         """
         slot, db = self._slot, self._db
+        db.require_claims()
         workers.register(
             db, worker=slot.worker, instance=slot.instance, host=slot.host, pid=slot.pid,
             version=__version__, protocol=migrate.PROTOCOL_VERSION,
             capacity=self._settings.shards,
         )  # fmt: skip
+        self.registered = True
         leases.reclaim_worker(db, worker=slot.worker, instance=slot.instance)
-        for dead in slot.dead_neighbours():
-            leases.reclaim_worker(db, worker=dead, instance=slot.instance)
-        spider = self._spider
+        recover(db, slot)
+        task = self._open_run()
+        self._attend(task)
+        leases.raise_code_holds(db, task.id)
+        return task
+
+    def _open_run(self) -> Task:
+        spider, slot = self._spider, self._slot
         arguments = planning.identity_arguments(spider, spider.resume_args)
         task = tasks.open_run(
-            db,
+            self._db,
             name=planning.task_name(spider.name, arguments),
             spider=spider.name,
             args=planning.arguments_text(arguments),
@@ -63,18 +78,26 @@ class Work:
         )
         if task.finished_at is not None:
             raise RunRefused(f"run {task.run_name} of {task.name} is over: {task.verdict}")
-        if not self._settings.join:
-            self._refuse_to_join(task)
-        leases.raise_code_holds(db, task.id)
         return task
 
-    def _refuse_to_join(self, task: Task) -> None:
-        held = leases.live_elsewhere(self._db, task.id, instance=self._slot.instance)
-        if held:
-            raise RunRefused(
-                f"run {task.run_no} of {task.name} is worked on by others, who hold"
-                f" {held} of its shards; RESUME_JOIN is False"
-            )
+    def _attend(self, task: Task) -> None:
+        settings = self._settings
+        others = attendance.attend(
+            self._db, task.id, instance=self._slot.instance, lease=settings.lease,
+            alone=not settings.join,
+        )  # fmt: skip
+        if not others:
+            return
+        told = "; by ".join(map(str, others[:_TOLD]))
+        more = f", and by {len(others) - _TOLD} more" if len(others) > _TOLD else ""
+        said = f"run {task.run_no} of {task.name} is worked on by {told}{more}"
+        if not settings.join:
+            raise RunRefused(f"{said}; RESUME_JOIN is False")
+        logger.info("This process joins: %s", said, extra={"action": "joined"})
+
+    def database_id(self) -> str:
+        """What tells this database from others, in Redis."""
+        return migrate.database_id(self._db)
 
     def reload(self, task_id: int) -> Task:
         """The run as it is now."""
@@ -87,16 +110,21 @@ class Work:
             self._db, task_id, worker=slot.worker, instance=slot.instance, lease=lease
         )
 
-    def store_plan(self, task_id: int, token: int, shards: list[Shard]) -> int:
-        """Store the plan; returns the number of shards. Raises LeaseLost."""
-        return tasks.store_plan(
-            self._db,
-            task_id,
-            token,
-            shards,
+    def clear_plan(self, task_id: int, token: int) -> bool:
+        """Delete some of what a dead planner left; True if there may be more."""
+        return tasks.clear_plan(self._db, task_id, token)
+
+    def add_shards(self, task_id: int, token: int, shards: Sequence[Shard], first_no: int) -> None:
+        """Store a part of the plan, which begins with shard *first_no*. Raises LeaseLost."""
+        tasks.add_shards(
+            self._db, task_id, token, shards, first_no,
             default_site=planning.default_site(self._spider),
             max_attempts=self._settings.max_attempts,
-        )
+        )  # fmt: skip
+
+    def finish_plan(self, task_id: int, token: int, count: int) -> None:
+        """Make the *count* stored shards claimable. Raises LeaseLost."""
+        tasks.finish_plan(self._db, task_id, token, count)
 
     def set_aside(self, task_id: int, failures: Sequence[BaseException]) -> None:
         """Put items of ``start()`` that failed in a pipeline on record."""
@@ -109,18 +137,27 @@ class Work:
         ]  # fmt: skip
         quarantine.set_aside(self._db, records)
 
-    def claim(self, task_id: int, limit: int, alone: bool) -> list[ClaimedShard]:
-        """Claim up to *limit* shards; *alone* says that we hold none."""
-        slot, lease = self._slot, self._settings.lease
+    def claim(
+        self, task_id: int, limit: int, alone: bool, hints: Sequence[int] = ()
+    ) -> list[ClaimedShard]:
+        """Claim up to *limit* shards, *hints* first; *alone* says that we hold none."""
+        slot, settings = self._slot, self._settings
         return leases.claim(
             self._db,
             task_id,
             worker=slot.worker,
             instance=slot.instance,
             limit=limit,
-            lease=lease,
+            lease=settings.lease,
+            intake=settings.intake,
+            site_cap=settings.site_shards,
+            hints=hints,
             alone=alone,
         )
+
+    def waiting(self, task_id: int, after: int, limit: int) -> list[Waiting]:
+        """Shards that may be claimed, with ids above *after*."""
+        return leases.waiting(self._db, task_id, after=after, limit=limit)
 
     def beat(self, task_id: int, held: Mapping[int, int], planning: int | None) -> Renewal:
         """One heartbeat: renew the held shards (id to token) and the planning lease."""
@@ -135,7 +172,11 @@ class Work:
     def outlook(self, task_id: int) -> Outlook:
         """What is left to do in the run; raises what fell due meanwhile."""
         leases.raise_due(self._db)
-        return leases.outlook(self._db, task_id, instance=self._slot.instance)
+        settings = self._settings
+        return leases.outlook(
+            self._db, task_id, instance=self._slot.instance, intake=settings.intake,
+            site_cap=settings.site_shards,
+        )  # fmt: skip
 
     def progress(self, task_id: int) -> tuple[int, int | None]:
         """Pages committed and pages planned (None: nobody knows) in the whole run."""

@@ -3,7 +3,9 @@
 Each crawl takes the first free ``<RESUME_HOME>/slot-N/`` by an exclusive lock and
 keeps its worker id there. The kernel drops the lock when the process dies, however
 it dies, so the next crawl that takes the slot *knows* that its earlier instance is
-gone and may take that one's shards back at once.
+gone and may take that one's shards back at once. A slot that ended in order says so,
+by having no file ``instance`` any more. The lock tells the living too: a process that
+is frozen still holds it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import socket
 import sys
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -44,6 +47,7 @@ class WorkerSlot:
         self.host = socket.gethostname()[:190]
         self.pid = os.getpid()
         self._lock = lock
+        (directory / "instance").write_text(self.instance)
 
     @classmethod
     def take(cls, home: Path) -> WorkerSlot:
@@ -67,21 +71,42 @@ class WorkerSlot:
         raise ConfigurationError(f"RESUME_HOME {str(home)!r} has all {_MAX_SLOTS} slots in use")
 
     def dead_neighbours(self) -> Iterator[str]:
-        """The workers of this home's other slots that no process holds.
+        """The workers of this home's other slots whose processes died.
 
         Each slot stays locked while its worker is handed out, so that it is still dead
-        when the caller is done with it.
+        when the caller is done with it; then it counts as ended, once and for all. So of
+        several processes that look at the same moment one recovers it.
         """
-        for directory in sorted(self.directory.parent.glob("slot-*")):
-            if directory == self.directory or not (directory / "worker").exists():
-                continue
+        for directory in self._neighbours():
             with (directory / "lock").open("ab") as lock:
-                if _try_lock(lock):
+                if _try_lock(lock) and (directory / "instance").exists():
                     yield _identity(directory / "worker")
+                    (directory / "instance").unlink(missing_ok=True)
 
-    def free(self) -> None:
-        """Give the slot back; harmless when repeated."""
-        self._lock.close()
+    def living_neighbours(self) -> set[str]:
+        """The instances that hold a slot of this home, this one included; some may be frozen."""
+        living = {self.instance}
+        for directory in self._neighbours():
+            with (directory / "lock").open("ab") as lock, suppress(FileNotFoundError):
+                if not _try_lock(lock):
+                    living.add((directory / "instance").read_text())
+        return living
+
+    def _neighbours(self) -> Iterator[Path]:
+        for directory in sorted(self.directory.parent.glob("slot-*")):
+            if directory != self.directory and (directory / "instance").exists():
+                yield directory
+
+    def free(self, *, clean: bool = True) -> None:
+        """Give the slot back; harmless when repeated.
+
+        Not *clean* means that shards may still be ours on record: it then looks as if the
+        process had died, and a neighbour takes them back.
+        """
+        if not self._lock.closed:
+            if clean:
+                (self.directory / "instance").unlink(missing_ok=True)
+            self._lock.close()
 
 
 def _identity(path: Path) -> str:

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import mutants_items
+
 ROOT = Path(__file__).parents[1]
 COPIED = ("scrapy_resume", "tests", "example_project", "setup.cfg", "pyproject.toml")
 ACCEPTANCE = "tests/acceptance/"
@@ -36,7 +38,102 @@ _IN_PARTS = """\
         conn.exec_driver_sql("BEGIN")
 """
 
+_BY_SELECT = """\
+    shard = db.tables.task_shard
+    row = conn.execute(select(shard).where(shard.c.id == shard_id)).first()
+    if row is None or (row.fencing_token, row.status) != (token, "running"):
+        return False
+    if folded.pages and row.version != before.version:
+        return False
+    faults.point("commit.fenced")
+    conn.execute(statement, parameters)
+    return True
+"""
+
 MUTANTS = (
+    Mutant(
+        "the fence is a plain SELECT",
+        (
+            ("store/groups.py", '        faults.point("commit.fenced")\n', ""),
+            (
+                "store/fences.py",
+                "from scrapy_resume.store.engine",
+                "from scrapy_resume import faults\nfrom scrapy_resume.store.engine",
+            ),
+            (
+                "store/fences.py",
+                "    return bool(conn.execute(statement, parameters).rowcount)\n",
+                _BY_SELECT,
+            ),
+            (  # the UPDATE itself checks nothing
+                "store/fences.py",
+                'shard.c.fencing_token == bindparam("b_token"),\n'
+                '        shard.c.status == "running",\n',
+                'shard.c.fencing_token >= bindparam("b_token"),\n',
+            ),
+            (
+                "store/fences.py",
+                'shard.c.version == bindparam("b_version")',
+                'shard.c.version >= bindparam("b_version")',
+            ),
+            (
+                "store/fences.py",
+                'shard.c.failed_pages == bindparam("b_failed")',
+                "shard.c.failed_pages.is_not(None)"
+                ' | (shard.c.failed_pages == bindparam("b_failed"))',
+            ),
+        ),
+        ("test_fleet.py::test_a_fleet_goes_through_everything",),
+    ),
+    Mutant(
+        "leases are judged by each process's own clock",
+        (
+            (
+                "store/engine.py",
+                "now: datetime = conn.execute(_UTC_NOW).scalar_one()",
+                "now: datetime = clock.utc_now()",
+            ),
+        ),
+        ("test_red_clocks.py::test_red_4_live_shards_stay_with_their_owners",),
+    ),
+    Mutant(
+        "an idle process leaves while others hold shards",
+        (
+            (
+                "prospects.py",
+                "if outlook.leased_elsewhere or (outlook.capped and runs):",
+                "if outlook.capped and runs:",
+            ),
+        ),
+        ("test_red.py::test_red_10_idle_workers_stay_until_the_last_shard_is_done",),
+    ),
+    Mutant(
+        "nobody renews while a callback keeps the event loop busy",
+        (
+            (
+                "heartbeat.py",
+                "if silent <= self._loop.settings.loop_patience:",
+                "if silent <= self._interval:",
+            ),
+        ),
+        ("test_red.py::test_red_2_a_callback_longer_than_the_lease_harms_nothing",),
+    ),
+    Mutant(
+        "Redis is asked in the event loop",
+        (
+            (
+                "queuelink.py",
+                "        entries = await self._thread.ask(\n"
+                "            None, lambda: self._queue.take(request, limit, intake, sites)\n"
+                "        )\n",
+                "        try:\n"
+                "            entries = self._queue.take(request, limit, intake, sites)\n"
+                "        except Exception as error:\n"
+                "            entries = self._thread.breaker.fail(error) and None or None\n",
+            ),
+        ),
+        ("test_red_away.py::test_red_8_redis_is_a_black_hole",),
+    ),
     Mutant(
         "the fence does not look at the token",
         (
@@ -117,6 +214,39 @@ MUTANTS = (
         ),
     ),
     Mutant(
+        "the pipeline takes rows without end while the database is slow",
+        (("batches.py", "elif not self._queue and not self._full:", "elif True:"),),
+        (
+            "test_pipeline_alone.py::test_a_kill_loses_two_batches_at_most_and_a_stuck_database_stops"
+            "_the_downloads[sqlite]",
+        ),
+    ),
+    Mutant(
+        "downloads go on while items wait for room",
+        (("pipelines.py", "lambda: crowded() or needs_backout()", "needs_backout"),),
+        (
+            "test_pipeline_alone.py::test_a_kill_loses_two_batches_at_most_and_a_stuck_database_stops"
+            "_the_downloads[sqlite]",
+        ),
+    ),
+    Mutant(
+        "a server that became read-only keeps its connection",
+        (("store/errors.py", "| {1290, 1792, 1836, ", "| {"),),
+        ("test_txn.py::test_txn_5_a_server_that_is_read_only_for_a_while",),
+    ),
+    Mutant(
+        "the other connections of the pool outlive a failover",
+        (
+            (
+                "store/connections.py",
+                "        context.is_disconnect = True",
+                "        context.is_disconnect = True\n"
+                "        context.invalidate_pool_on_disconnect = False",
+            ),
+        ),
+        ("../store/test_txn.py::test_txn_5_the_other_connections_of_the_pool_are_given_up_too",),
+    ),
+    Mutant(
         "a run that read nothing is complete",
         (("verdict.py", "if pages == 0:", "if pages < 0:"),),
         (
@@ -166,7 +296,44 @@ MUTANTS = (
         ),
         ("test_gauntlet.py::test_the_pages_in_flight_are_bounded[sqlite]",),
     ),
+    Mutant(
+        "a request to Redis whose reply was lost takes other shards",
+        (("lua/take.lua", "if known[1] == request then", "if false then"),),
+        ("../queue/test_shardqueue.py::test_the_same_request_gets_the_same_answer",),
+    ),
+    Mutant(
+        "what Redis handed out to a dead worker never comes back",
+        (("lua/take.lua", "'-inf', now, 'LIMIT'", "'-inf', -1, 'LIMIT'"),),
+        ("../queue/test_shardqueue.py::test_what_is_not_settled_in_time_is_offered_again",),
+    ),
+    Mutant(
+        "a filler goes on after FLUSHALL",
+        (("lua/offer.lua", "~= ARGV[1] then return 0 end", "~= ARGV[1] then return 1 end"),),
+        ("../queue/test_shardqueue.py::test_flushall_tells_the_filler_to_stop",),
+    ),
+    Mutant(
+        "a full Redis is believed to be back since it answers",
+        (
+            (
+                "shardqueue.py",
+                "self._client.ask(lambda: self._redis.set(",
+                "str(lambda: self._redis.set(",
+            ),
+        ),
+        ("../queue/test_queuelink.py::test_red_6_a_full_redis_is_done_without",),
+    ),
+    Mutant(
+        "calls of redis-py have no time limit",
+        (("redisclient.py", "TIMEOUT = 2.0", "TIMEOUT = 200.0"),),
+        ("../queue/test_queuelink.py::test_red_8_closing_while_redis_is_frozen",),
+    ),
+    Mutant(
+        "a retry is a duplicate of what another worker committed",
+        (("duplicates.py", "return page.page.attempt == 1 and", "return"),),
+        ("../queue/test_sharing.py::test_red_11_what_another_worker_committed_is_a_duplicate",),
+    ),
 )
+MUTANTS += tuple(Mutant(*given) for given in mutants_items.MUTANTS)
 
 
 def copy_to(directory: Path) -> None:

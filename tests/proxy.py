@@ -37,13 +37,20 @@ class Rule:
 
 
 class Proxy:
-    """Relays connections from its own port to *target_port* on the loopback."""
+    """Relays connections from its own port to *target_port* on the loopback.
+
+    :attr:`target` may change: like a host name that moves, it is looked at by new
+    connections only. :attr:`statements` are those that passed, in order.
+    """
 
     def __init__(self, target_port: int) -> None:
-        self._target = target_port
+        self.target = target_port
+        self.statements: list[str] = []
+        self._away = False
         self._rules: list[Rule] = []
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
+        self._connections: list[_Connection] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
         self.accepted = 0
@@ -56,16 +63,36 @@ class Proxy:
             self._rules.append(rule)
         return rule
 
+    def leave(self) -> None:
+        """Cut every connection, and every new one, until :meth:`come_back`."""
+        self._away = True
+        with self._lock:
+            sockets, self._sockets = self._sockets, set()
+        for one in sockets:
+            _cut(one)
+
+    def swallow(self) -> int:
+        """Make every connection a black hole, as a firewall does that forgot it; how many.
+
+        New ones are relayed.
+        """
+        swallowed, self._connections = self._connections, []
+        for one in swallowed:
+            one.swallow()
+        return len(swallowed)
+
+    def come_back(self) -> None:
+        """Relay again."""
+        self._away = False
+
     def close(self) -> None:
         """Cut every connection and accept no more."""
         self._listener.close()
         with self._lock:
-            sockets = list(self._sockets)
             rules = list(self._rules)
         for rule in rules:
             rule.let_go()
-        for one in sockets:
-            _cut(one)
+        self.leave()
 
     def _accept(self) -> None:
         while True:
@@ -74,8 +101,13 @@ class Proxy:
             except OSError:
                 return
             self.accepted += 1
-            server = socket.create_connection(("127.0.0.1", self._target))
-            _Connection(self, client, server).start()
+            if self._away:
+                client.close()
+                continue
+            server = socket.create_connection(("127.0.0.1", self.target))
+            connection = _Connection(self, client, server)
+            self._connections.append(connection)
+            connection.start()
 
     def track(self, *sockets: socket.socket) -> None:
         with self._lock:
@@ -83,6 +115,7 @@ class Proxy:
 
     def match(self, statement: str) -> Rule | None:
         """The rule for *statement*, taken off the list."""
+        self.statements.append(statement)
         with self._lock:
             for rule in self._rules:
                 if re.match(rule.pattern, statement, re.IGNORECASE):
@@ -97,8 +130,13 @@ class _Connection:
     def __init__(self, proxy: Proxy, client: socket.socket, server: socket.socket) -> None:
         self._proxy, self._client, self._server = proxy, client, server
         self._mute = threading.Event()  # nothing more reaches the client
+        self._deaf = False  # nothing more reaches the server
         self._silenced: Rule | None = None
         proxy.track(client, server)
+
+    def swallow(self) -> None:
+        self._mute.set()
+        self._deaf = True
 
     def start(self) -> None:
         threading.Thread(target=self._requests, daemon=True).start()
@@ -107,6 +145,8 @@ class _Connection:
     def _requests(self) -> None:
         with contextlib.suppress(OSError):
             while (packet := _packet(self._client)) is not None:
+                if self._deaf:
+                    continue
                 rule = self._rule(packet)
                 if rule is not None and self._treat(rule, packet):
                     return

@@ -18,6 +18,7 @@ import tempfile
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import Any
 
 import pymysql
 import redis
@@ -116,6 +117,7 @@ class MariaDB(Service):
             program("mariadbd", "mariadb-server"),
             "--no-defaults",
             f"--datadir={self.data}",
+            f"--tmpdir={self.data.parent}",  # at its start a server tidies this up, for all
             f"--socket={self.socket}",
             f"--pid-file={self.home / 'mariadb.pid'}",
             f"--port={self.port}",
@@ -177,9 +179,14 @@ class MariaDB(Service):
 
 
 class Redis(Service):
-    """A Redis server without persistence."""
+    """A Redis server without persistence; *options* as redis-server takes them."""
 
     name = "redis"
+
+    def __init__(self, home: Path, *options: str, host: str = "127.0.0.1") -> None:
+        super().__init__(home)
+        self.host = host
+        self.options = options
 
     def command(self) -> list[str]:
         return [
@@ -189,21 +196,25 @@ class Redis(Service):
             "--save", "",
             "--appendonly", "no",
             "--dir", str(self.home),
+            *self.options,
         ]  # fmt: skip
 
     def answers(self) -> bool:
         try:
             return bool(self.client().ping())
+        except redis.AuthenticationError:
+            return True
         except (redis.ConnectionError, redis.TimeoutError):
             return False
 
     @property
     def url(self) -> str:
-        return f"redis://{self.host}:{self.port}/0"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"redis://{host}:{self.port}/0"
 
-    def client(self) -> redis.Redis:
+    def client(self, **options: Any) -> redis.Redis:
         return redis.Redis(
-            host=self.host, port=self.port, socket_timeout=5, socket_connect_timeout=5
+            host=self.host, port=self.port, socket_timeout=5, socket_connect_timeout=5, **options
         )
 
 
@@ -243,7 +254,9 @@ def initialised_data() -> Path:
             f"--datadir={home / 'data'}", "--auth-root-authentication-method=normal",
             "--skip-test-db", "--innodb-log-file-size=32M", "--innodb-use-native-aio=0", *user,
         ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True)
+        # Servers that start meanwhile tidy up the temporary directory they share.
+        env = {**os.environ, "TMPDIR": str(home)}
+        done = subprocess.run(command, capture_output=True, text=True, env=env)
         if done.returncode:
             said = (done.stderr + done.stdout)[:3000]
             raise RuntimeError(f"mariadb-install-db failed: {said}")

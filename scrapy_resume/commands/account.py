@@ -6,13 +6,16 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from scrapy_resume.commands.obstacles import Obstacles, span_text
 from scrapy_resume.commands.screen import moment
-from scrapy_resume.commands.status import name_of, pages_of
+from scrapy_resume.commands.status import name_of, pages_of, silence
 from scrapy_resume.watermark import PageRanges
+
+if TYPE_CHECKING:
+    from scrapy_resume.settings import ResumeSettings
 
 _MOST = 20  # shards, and pages of a shard, that are told one by one
 _ERROR_OF_PAGE = re.compile(r"page (\d+): (.*)", re.DOTALL)
@@ -21,9 +24,10 @@ _ERROR_OF_PAGE = re.compile(r"page (\d+): (.*)", re.DOTALL)
 class Account:
     """Tells one run's facts, as :func:`scrapy_resume.commands.why.gather` has them."""
 
-    def __init__(self, facts: dict[str, Any]) -> None:
-        self._facts = facts
-        self._now = _moment(facts["now"])
+    def __init__(self, facts: dict[str, Any], settings: ResumeSettings) -> None:
+        self._facts, self._lease = facts, settings.lease
+        self._obstacles = Obstacles(facts, settings)
+        self._now = facts["now"]
         self._workers = {one["instance"]: one for one in facts["workers"]}
 
     def sentences(self) -> Iterator[str]:
@@ -34,6 +38,7 @@ class Account:
             yield from self._shard(shard)
         if len(shards) > _MOST:
             yield f"And {len(shards) - _MOST} more shards; --json has them all."
+        yield from self._idle()
         yield from self._quarantine()
         yield self.advice()
 
@@ -47,15 +52,21 @@ class Account:
             if facts["verdict"] in ("complete", "complete_with_rejects"):
                 return f"Nothing is left to do; {command} starts a new run."
             return f"This run is over; {command} starts a new one."
+        if silence(facts, self._lease) and any(one["status"] == "running" for one in shards):
+            return (
+                f"Its workers are silent; {command} goes on with it: at once on the machine where"
+                " they died, elsewhere when the leases have ended."
+            )
         if any(shard["error_kind"] == "code" for shard in shards):
             return f"Mend the spider's code, then {command} reads what is held by its errors."
         free = [shard for shard in shards if shard["status"] == "pending"]
         if shards and not free:
             watch = f"`scrapy resume status {facts['task_id']} --watch`"
             return f"Nobody needs to do anything while workers hold the rest; {watch} follows them."
-        due = [_moment(shard["next_run_at"]) for shard in free if shard["next_run_at"]]
+        due = [shard["next_run_at"] for shard in free if shard["next_run_at"]]
         if due and len(due) == len(free) and min(due) > self._now:
-            return f"The next try is due in {_span(min(due) - self._now)}; then {command} makes it."
+            left = span_text(min(due), self._now)
+            return f"The next try is due in {left}; then {command} makes it."
         return f"{command} goes on with it, here or on another machine."
 
     def _headline(self) -> str:
@@ -67,6 +78,10 @@ class Account:
             return f"{run} is over, {facts['verdict']}: {facts['reason']} ({done}, {read})."
         if facts["status"] == "planning":
             return f"{run} is not planned yet, so nothing of it can be read: {facts['reason']}."
+        if silent := silence(facts, self._lease):
+            return f"{run} is unfinished, with {silent}: {done}, {read}."
+        if not sum(counts.values()) - counts["done"] - counts["failed"]:
+            return f"{run} has no shard left, but nobody declared it over yet: {done}, {read}."
         return f"{run} is {facts['status']}: {done}, {read}."
 
     def _shard(self, shard: dict[str, Any]) -> Iterator[str]:
@@ -87,22 +102,34 @@ class Account:
         worker = self._workers.get(shard["instance"])
         if worker:
             who += f" ({worker['host']}, pid {worker['pid']})"
-        left = _moment(shard["lease_until"]) - self._now
-        heard = f"last written {moment(shard['updated_at'])}"
-        if left.total_seconds() < 0:
-            return f"{who}, whose lease ended {_span(-left)} ago; any crawl takes it over; {heard}"
-        return f"{who} for {_span(left)} more unless it renews; {heard}"
+        until, heard = shard["lease_until"], f"last written {moment(shard['updated_at'])}"
+        left = span_text(until, self._now)
+        if until < self._now:
+            who += f", whose lease ended {left} ago; any crawl takes it over"
+        else:
+            who += f" for {left} more unless it renews, until {moment(until)}"
+        if worker and worker["heartbeat_age"] > self._lease:
+            who += f"; no heartbeat since {moment(worker['heartbeat_at'])}"
+        return f"{who}; {heard}"
 
     def _when(self, shard: dict[str, Any]) -> str:
         tries = f"{shard['attempt_count']} of {shard['max_attempts']} tries spent"
-        if shard["next_run_at"]:
-            left = _moment(shard["next_run_at"]) - self._now
-            if left.total_seconds() > 0:
-                due = moment(shard["next_run_at"])
-                return f"the next try is due in {_span(left)} ({due}), {tries}"
-        elif shard["error_kind"] == "code":
-            return f"it is tried again when a crawl starts, {tries}"
-        return f"it may be claimed now, {tries}"
+        obstacle, remark = self._obstacles.of(shard), self._obstacles.remark(shard)
+        if obstacle is not None:
+            return f"{obstacle}, {tries}"
+        return f"it may be claimed now{f', {remark}' if remark else ''}, {tries}"
+
+    def _idle(self) -> Iterator[str]:
+        """Workers that hold nothing: they wait for something to come back."""
+        holders = {shard["instance"] for shard in self._facts["shards"]}
+        for one in self._facts["workers"]:
+            if one["instance"] not in holders:
+                who = f"Worker {name_of(one['worker'])} ({one['host']}, pid {one['pid']})"
+                age = one["heartbeat_age"]
+                heard = f"last heard of {age:.0f} s ago"
+                if age > self._lease:
+                    heard = f"no heartbeat since {moment(one['heartbeat_at'])}"
+                yield f"{who} holds nothing; {heard}."
 
     def _quarantine(self) -> Iterator[str]:
         count, first = self._facts["quarantined"], self._facts["quarantine"]
@@ -141,14 +168,3 @@ def _pages(shard: dict[str, Any]) -> Iterator[str]:
         yield f"  and {len(failed) - _MOST} more failed pages: {failed}"
     if shard["last_error"] and not known:
         yield f"  last error: {shard['last_error']}"
-
-
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text.removesuffix("Z"))
-
-
-def _span(span: timedelta) -> str:
-    seconds = round(span.total_seconds())
-    if seconds < 120:
-        return f"{seconds} s"
-    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"

@@ -58,7 +58,7 @@ def looked_at(settings: ResumeSettings) -> Iterator[Database | None]:
         if migrate.installed_version(db) is None:
             yield None
         else:
-            migrate.ensure_schema(db)
+            migrate.still_fits(db)
             yield db
 
 
@@ -98,6 +98,6 @@ def find_task(db: Database | None, which: str) -> Task:
 def _say(db: Database, error: Exception) -> None:
     """Raise what the database's *error* means for a person."""
     try:
-        db.may_repeat(error, 1, 1)
+        db.repeats(1).after(error)
     except type(error):
         raise ConfigurationError(f"{db.redacted_url} cannot be used: {describe(error)}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from scrapy.spiderloader import get_spider_loader
@@ -11,6 +12,7 @@ from scrapy.utils.project import inside_project
 from scrapy_resume.commands.database import file_of, is_missing_file, opened, resume_settings
 from scrapy_resume.commands.screen import print_json, show
 from scrapy_resume.commands.verbs import FAILED
+from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.itemrows import ItemRows
 from scrapy_resume.store import items, migrate
 
@@ -55,36 +57,43 @@ def _upgrade(settings: ResumeSettings) -> int:
 def _check(settings: Settings, ours: ResumeSettings) -> dict[str, Any]:
     shown, schema = ours.redacted_database_url, None
     warnings: list[str] = []
+    details: list[dict[str, Any]] = []
     if is_missing_file(ours):
         problems = [f"{shown} does not exist yet; `scrapy resume db upgrade` or a crawl makes it"]
     else:
-        tables, problems = _item_tables(settings)
+        tables, problems = _item_tables(settings, ours)
         with opened(ours) as db:
             schema = migrate.installed_version(db)
-            findings = items.inspect(db, tables)
+            findings = items.inspect(db, tables, ours.item_checks)
             problems = [*migrate.check(db), *problems, *(str(f) for f in findings if f.refuse)]
             warnings = [str(finding) for finding in findings if not finding.refuse]
+            details = [asdict(finding) for finding in findings]
     return {
         "database": shown,
         "schema": schema,
         "wanted_schema": migrate.SCHEMA_VERSION,
         "problems": problems,
         "warnings": warnings,
+        "findings": details,
     }
 
 
-def _item_tables(settings: Settings) -> tuple[list[ItemTable], list[str]]:
+def _item_tables(settings: Settings, ours: ResumeSettings) -> tuple[list[ItemTable], list[str]]:
     """The users' tables that the project's spiders declare, and what is wrong with that."""
     if not inside_project():
         return [], []
-    tables: dict[str, ItemTable] = {}
+    tables: list[ItemTable] = []
+    problems: list[str] = []
     try:
         loader = get_spider_loader(settings)
         for name in loader.list():
-            tables |= {table.name: table for table in ItemRows(loader.load(name)).tables}
+            try:
+                tables += ItemRows(loader.load(name), ours).tables
+            except ConfigurationError as error:
+                problems.append(f"spider {name}: {error}")
     except Exception as error:  # a spider's module may raise anything
         return [], [f"the spiders cannot be loaded: {type(error).__name__}: {error}"]
-    return list(tables.values()), []
+    return [table for at, table in enumerate(tables) if table not in tables[:at]], problems
 
 
 def _lines(found: dict[str, Any]) -> list[str]:

@@ -61,6 +61,7 @@ def build() -> _Parser:
     verb("why", "say what of a task is unfinished, held by whom and for what reason", _why)
     verb("run", "crawl with a spider; the exit code is the run's verdict", _run)
     verb("plan", "plan a spider's run and show its shards, without crawling them", _plan)
+    verb("reap", "take back what dead workers hold, and end runs that nobody ended", _reap)
     verb("db", "create, upgrade or check the tables", _db)
     return parser
 
@@ -105,6 +106,10 @@ def _run(parser: _Parser) -> None:
 
 def _plan(parser: _Parser) -> None:
     _spider(parser)
+    _json(parser)
+
+
+def _reap(parser: _Parser) -> None:
     _json(parser)
 
 

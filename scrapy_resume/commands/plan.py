@@ -44,7 +44,7 @@ def run(settings: Settings, opts: argparse.Namespace) -> int:
     if opts.json:
         print_json(found)
     else:
-        show(status.view(found, shards=True))
+        show(status.view(found, shards=True, lease=session.settings.lease))
     return 0
 
 

@@ -34,7 +34,7 @@ def run(settings: Settings, opts: argparse.Namespace) -> int:
     elif opts.json:
         print_json(_look(ours, opts.task))
     else:
-        show(view(_look(ours, opts.task), shards=opts.task is not None))
+        show(view(_look(ours, opts.task), shards=opts.task is not None, lease=ours.lease))
     return 0
 
 
@@ -52,19 +52,30 @@ def find(db: Database | None, which: str | int | None) -> dict[str, Any]:
     return {"tasks": [one for one in found if one["task_id"] == task.id or not numbered]}
 
 
-def view(found: dict[str, Any], *, shards: bool) -> Iterator[Part]:
-    """The same for people; *shards* adds the shards of the newest run."""
+def view(found: dict[str, Any], *, shards: bool, lease: float) -> Iterator[Part]:
+    """The same for people; *shards* adds the shards of the newest run.
+
+    A worker not heard of for *lease* seconds counts as silent.
+    """
     tasks = found["tasks"]
     if not tasks:
         yield "no tasks yet"
         return
-    yield _runs(tasks)
+    yield _runs(tasks, lease)
     if shards:
         yield f"Run {tasks[0]['run_no']}: {tasks[0]['reason']}."
         yield from _shards(tasks[0])
-    workers = {one["instance"]: one for task in tasks for one in task["workers"]}
+    workers = [(task, one) for task in tasks for one in task["workers"]]
     if workers:
-        yield _workers(list(workers.values()))
+        yield _workers(workers, lease)
+
+
+def silence(task: dict[str, Any], lease: float) -> str | None:
+    """``no heartbeat since``, if nobody who works on a run was heard of for *lease* seconds."""
+    workers = task["workers"]
+    if not workers or any(one["heartbeat_age"] <= lease for one in workers):
+        return None
+    return f"no heartbeat since {moment(max(one['heartbeat_at'] for one in workers))}"
 
 
 def name_of(worker: str | None) -> str:
@@ -106,22 +117,24 @@ def _looks(settings: ResumeSettings, which: str | None) -> Iterator[list[Part]]:
     """One look after the other; a database that is away for a while is no reason to end."""
     while True:
         try:
-            yield list(view(_look(settings, which), shards=which is not None))
+            found = _look(settings, which)
+            yield list(view(found, shards=which is not None, lease=settings.lease))
         except StoreUnavailable as error:
             yield [str(error)]
         time.sleep(INTERVAL)
 
 
-def _runs(tasks: list[dict[str, Any]]) -> Grid:
+def _runs(tasks: list[dict[str, Any]], lease: float) -> Grid:
     counts = ("pages", "items", "dropped", "quarantined")
     rows = []
     for task in tasks:
         shards = task["shards"]
-        head = (task["task_id"], task["name"], task["run_no"], task["verdict"] or task["status"])
+        state = task["verdict"] or silence(task, lease) or task["status"]
+        head = (task["task_id"], task["name"], task["run_no"], state)
         done = f"{shards['done']}/{sum(shards.values())}"
         rows.append([*head, done, *(task[name] for name in counts)])
     columns = ("id", "name", "run", "status", "done", *counts)
-    return Grid("", columns, rows, numbers=("id", "run", "done", *counts), long=("name",))
+    return Grid("", columns, rows, numbers=("id", "run", "done", *counts), long=("name", "status"))
 
 
 def _shards(task: dict[str, Any]) -> Iterator[Part]:
@@ -147,10 +160,16 @@ def _shards(task: dict[str, Any]) -> Iterator[Part]:
         yield f"and {len(marks) - _MOST} more shards; --json has them all"
 
 
-def _workers(workers: list[dict[str, Any]]) -> Grid:
-    rows = [
-        [name_of(one["worker"]), one["host"], one["pid"], one["load"], moment(one["heartbeat_at"])]
-        for one in workers
-    ]
-    columns = ("worker", "host", "pid", "shards", "last heard of")
-    return Grid("Workers", columns, rows, numbers=("pid", "shards"))
+def _workers(workers: list[tuple[dict[str, Any], dict[str, Any]]], lease: float) -> Grid:
+    """Who works on what; a run's silent workers hold their shards no longer than the leases."""
+    rows = []
+    for task, one in workers:
+        held = [mark for mark in task["watermarks"] if mark["worker"] == one["worker"]]
+        until = max((mark["lease_until"] for mark in held if mark["lease_until"]), default=None)
+        age, since = one["heartbeat_age"], moment(one["heartbeat_at"])
+        heard = f"{age:.0f} s ago" if age <= lease else f"no heartbeat since {since}"
+        who = (name_of(one["worker"]), one["host"], one["pid"], one["version"])
+        shards = f"{len(held)}/{one['capacity']}"
+        rows.append([*who, task["task_id"], shards, moment(until), heard])
+    columns = ("worker", "host", "pid", "version", "id", "shards", "lease until", "heard of")
+    return Grid("Workers", columns, rows, numbers=("pid", "id", "shards"), long=("heard of",))

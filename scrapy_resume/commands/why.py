@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_resume.commands.account import Account
 from scrapy_resume.commands.database import find_task, looked_at, resume_settings
+from scrapy_resume.commands.obstacles import Obstacles
 from scrapy_resume.commands.screen import print_json, show
 from scrapy_resume.store import quarantine, status
 from scrapy_resume.troubles import safe_text
@@ -14,6 +15,7 @@ from scrapy_resume.troubles import safe_text
 if TYPE_CHECKING:
     from scrapy.settings import Settings
 
+    from scrapy_resume.settings import ResumeSettings
     from scrapy_resume.store.engine import Database
 
 _FIRST = 10  # quarantined records that are listed
@@ -22,18 +24,19 @@ _RECORD = ("kind", "shard_no", "page", "url", "item_key", "error_class", "error"
 
 def run(settings: Settings, opts: argparse.Namespace) -> int:
     """Explain the newest run of a task, or the run with that id."""
-    with looked_at(resume_settings(settings)) as db:
+    ours = resume_settings(settings)
+    with looked_at(ours) as db:
         task = find_task(db, opts.task)
         assert db is not None
-        facts = gather(db, task.id)
+        facts = gather(db, task.id, ours)
     if opts.json:
         print_json(facts)
     else:
-        show(Account(facts).sentences())
+        show(Account(facts, ours).sentences())
     return 0
 
 
-def gather(db: Database, task_id: int) -> dict[str, Any]:
+def gather(db: Database, task_id: int, settings: ResumeSettings) -> dict[str, Any]:
     """The facts, as ``--json`` prints them: plain values, no cursors, no secrets in URLs."""
     facts = status.why(db, task_id)
     whole = next(one for one in status.status(db, task_id)["tasks"] if one["task_id"] == task_id)
@@ -43,8 +46,13 @@ def gather(db: Database, task_id: int) -> dict[str, Any]:
         shard |= {name: marks[shard["shard_no"]][name] for name in ("first_page", "ahead")}
     facts |= {name: whole[name] for name in ("pages", "items", "dropped", "quarantined")}
     facts["shard_counts"] = whole["shards"]
-    facts["workers"] = whole["workers"]
+    facts |= {name: whole[name] for name in ("workers", "health")}
+    obstacles = Obstacles(facts, settings)
+    for shard in facts["shards"]:
+        waits = shard["status"] == "pending"
+        shard["obstacle"] = obstacles.of(shard) if waits else None
+        shard["claimable"] = waits and shard["obstacle"] is None
     rows = quarantine.find(db, task_id, limit=_FIRST)
     facts["quarantine"] = [{name: row[name] for name in _RECORD} for row in rows]
-    facts["advice"] = Account(facts).advice()
+    facts["advice"] = Account(facts, settings).advice()
     return facts

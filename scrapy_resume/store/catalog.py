@@ -1,102 +1,103 @@
-"""What the database says of a user's table: its columns and its unique indexes."""
+"""What the database says of a user's table, as values; two files know how to ask."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from sqlalchemy import inspect, text
-from sqlalchemy.engine import Connection
-from sqlalchemy.exc import NoSuchTableError
-
-from scrapy_resume.store.engine import Database
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """A column; *counted* says that the database counts it up by itself."""
+    """A column. *type* is its declared type as text, *default* that of its default.
 
-    nullable: bool
-    counted: bool
+    *counted* says that the database counts it up by itself, *generated* that it is
+    computed and cannot be written.
+    """
+
+    name: str = ""
+    type: str = ""
+    nullable: bool = True
+    default: str | None = None
+    counted: bool = False
+    generated: bool = False
     charset: str | None = None
     collation: str | None = None
 
+    @property
+    def kind(self) -> str:
+        """The first word of the type, in lower case."""
+        return self.type.lower().partition("(")[0].partition(" ")[0]
 
-def columns(conn: Connection, db: Database, table: str) -> dict[str, ColumnFacts]:
-    """The columns of *table* in their order; empty if there is no such table."""
-    if db.dialect == "sqlite":
-        return _sqlite_columns(conn, table)
-    rows = conn.execute(
-        text(
-            "SELECT column_name, is_nullable, extra, character_set_name, collation_name"
-            " FROM information_schema.columns"
-            " WHERE table_schema = DATABASE() AND table_name = :name ORDER BY ordinal_position"
-        ),
-        {"name": table},
-    )
-    return {
-        name: ColumnFacts(nullable == "YES", "auto_increment" in extra, charset, collation)
-        for name, nullable, extra, charset, collation in rows
-    }
+    @property
+    def required(self) -> bool:
+        """Whether a new row must bring a value."""
+        has_own = self.default is not None or self.counted or self.generated
+        return not (self.nullable or has_own or self.kind in _IMPLICIT)
 
 
-def unique_indexes(conn: Connection, db: Database, table: str) -> list[tuple[str, ...]]:
-    """The columns of every unique index, the primary key among them; a prefix reads ``url(50)``."""
-    if db.dialect == "sqlite":
-        return _sqlite_indexes(conn, table)
-    rows = conn.execute(
-        text(
-            "SELECT index_name, column_name, sub_part FROM information_schema.statistics"
-            " WHERE table_schema = DATABASE() AND table_name = :name AND non_unique = 0"
-            " ORDER BY index_name, seq_in_index"
-        ),
-        {"name": table},
-    )
-    indexes: dict[str, tuple[str, ...]] = {}
-    for index, column, prefix in rows:
-        part = f"{column}({prefix})" if prefix else str(column)
-        indexes[index] = (*indexes.get(index, ()), part)
-    return list(indexes.values())
+@dataclass(frozen=True, slots=True)
+class UniqueIndex:
+    """A unique index or the primary key; a part of it that is no plain column reads ``?``.
+
+    *prefixes* are the lengths of columns that it holds the beginning of only; a *partial*
+    one holds some rows only; a *fixed* one cannot be dropped by itself.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    prefixes: Mapping[str, int] = field(default_factory=dict)
+    partial: bool = False
+    fixed: bool = False
+
+    @property
+    def shown(self) -> str:
+        """Its columns as text; a prefix reads ``url(50)``."""
+        lengths = self.prefixes
+        parts = (f"{name}({lengths[name]})" if name in lengths else name for name in self.columns)
+        return ", ".join(parts)
+
+    def is_of(self, key: tuple[str, ...]) -> bool:
+        """Whether it is unique in just the columns of *key*, of every row and whole."""
+        return self.names(key) and not self.prefixes
+
+    def names(self, key: tuple[str, ...]) -> bool:
+        """Whether it is made of just the columns of *key*, be it of their beginnings."""
+        return set(self.columns) == set(key) and not self.partial
 
 
-def engine_of(conn: Connection, table: str) -> str | None:
-    """The storage engine of a MySQL table; None for a view."""
-    query = text(
-        "SELECT engine FROM information_schema.tables"
-        " WHERE table_schema = DATABASE() AND table_name = :name"
-    )
-    engine: str | None = conn.execute(query, {"name": table}).scalar()
-    return engine
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """A trigger of a table, with its text."""
+
+    name: str
+    text: str
 
 
-def _sqlite_columns(conn: Connection, table: str) -> dict[str, ColumnFacts]:
-    inspector = inspect(conn)
-    try:
-        found = inspector.get_columns(table)
-        primary = inspector.get_pk_constraint(table)["constrained_columns"]
-    except NoSuchTableError:
-        return {}
-    rowid = primary[0] if len(primary) == 1 else None
-    return {
-        column["name"]: ColumnFacts(
-            nullable=column["nullable"] and not _is_rowid(column, rowid),
-            counted=_is_rowid(column, rowid),
-        )
-        for column in found
-    }
+@dataclass(frozen=True, slots=True)
+class TableFacts:
+    """A table. *engine* is MySQL's; *references* are the tables of its foreign keys.
+
+    *checked* says that rows may break a rule which only the database knows: a CHECK or a
+    foreign key. *next_id* is what its AUTO_INCREMENT column will get next.
+    """
+
+    name: str
+    columns: Mapping[str, ColumnFacts]
+    unique: tuple[UniqueIndex, ...] = ()
+    is_view: bool = False
+    engine: str | None = None
+    triggers: tuple[Trigger, ...] = ()
+    references: frozenset[str] = frozenset()
+    checked: bool = False
+    next_id: int | None = None
+
+    def others(self, key: tuple[str, ...]) -> list[UniqueIndex]:
+        """The unique indexes besides that of *key*, but those of ids that are counted up."""
+        return [one for one in self.unique if not (one.names(key) or self._counts(one))]
+
+    def _counts(self, index: UniqueIndex) -> bool:
+        (name, *rest) = index.columns
+        return not rest and name in self.columns and self.columns[name].counted
 
 
-def _is_rowid(column: object, rowid: str | None) -> bool:
-    assert isinstance(column, dict)
-    return column["name"] == rowid and str(column["type"]).upper() == "INTEGER"
-
-
-def _sqlite_indexes(conn: Connection, table: str) -> list[tuple[str, ...]]:
-    inspector = inspect(conn)
-    primary = tuple(inspector.get_pk_constraint(table)["constrained_columns"])
-    found = {tuple(one["column_names"]) for one in inspector.get_unique_constraints(table)}
-    found |= {
-        tuple(name or "?" for name in one["column_names"])
-        for one in inspector.get_indexes(table)
-        if one["unique"]
-    }
-    return [*([primary] if primary else []), *sorted(found)]
+_IMPLICIT = frozenset({"enum"})  # a NOT NULL ENUM has its first value for a default

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy.engine import Connection
 
+from scrapy_resume import faults
 from scrapy_resume.store import quarantine
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.groups import Group, RefusedPages
@@ -25,8 +26,10 @@ from scrapy_resume.store.records import (
     PageRecord,
     Record,
     Release,
+    with_repeats,
 )
 from scrapy_resume.store.refusals import refused
+from scrapy_resume.store.repeats import ATTEMPTS
 from scrapy_resume.watermark import Position
 
 __all__ = [
@@ -40,8 +43,6 @@ __all__ = [
     "store_rows",
 ]
 
-_ATTEMPTS = 8
-
 
 def commit(
     db: Database,
@@ -50,7 +51,7 @@ def commit(
     *,
     writer: ItemWriter | None = None,
     hold_records: bool = False,
-    attempts: int = _ATTEMPTS,
+    attempts: int = ATTEMPTS,
 ) -> CommitResult:
     """Store *records*, of one owner and in its order, as one transaction.
 
@@ -59,32 +60,49 @@ def commit(
     after *attempts*; the caller may repeat the call, whatever became of the first.
     """
     group = Group(db, records, positions, writer or ItemWriter(db), hold_records)
-    attempt = 0
+    repeats = db.repeats(attempts)
     while True:
-        attempt += 1
         try:
-            return group.attempt()
+            return with_repeats(group.attempt(), repeats)
         except RefusedPages:
-            attempt -= 1
+            pass  # it goes again without them
         except Exception as exc:
-            db.may_repeat(exc, attempt, attempts)
-            group.retries += 1
+            repeats.after(exc)
 
 
 def store_rows(
     db: Database, rows: Sequence[Row], *, writer: ItemWriter, task_id: int | None = None
-) -> int:
-    """Store rows that belong to no page, in one transaction; returns how many keys were stored.
+) -> CommitResult:
+    """Store rows that belong to no page, in one transaction.
 
     A row that the database refuses goes to quarantine, without a page; *task_id* names the
-    run that it counts for.
+    run that it counts for. Raises StoreUnavailable; the caller may repeat the call.
     """
+    repeats = db.repeats()
+    while True:
+        try:
+            with db.transaction() as conn:
+                result = _store_rows(conn, db, rows, writer, task_id)
+                faults.point("batch.before")
+            faults.point("batch.after")
+            return with_repeats(result, repeats)
+        except Exception as exc:
+            repeats.after(exc)
 
-    def work(conn: Connection) -> int:
-        now = db.now(conn)
-        written, rejections = writer.write(conn, rows, now=now)
-        aside = [refused(one, rows[one.index], None, (task_id, None)) for one in rejections]
-        quarantine.record(conn, db, aside, at=now)
-        return written
 
-    return db.run(work)
+def _store_rows(
+    conn: Connection, db: Database, rows: Sequence[Row], writer: ItemWriter, task_id: int | None
+) -> CommitResult:
+    timed = any(row.table is None for row in rows)
+    now = db.now(conn) if timed else None
+    written = writer.write(conn, rows, now=now)
+    aside = [refused(one, rows[one.index], None, (task_id, None)) for one in written.rejected]
+    if aside:
+        quarantine.record(conn, db, aside, at=now or db.now(conn))
+    return CommitResult(
+        rejected=tuple(aside),
+        written=written.keys,
+        repeated=len(rows) - len(aside) - written.keys,
+        ignored=written.ignored,
+        coerced=written.coerced,
+    )

@@ -6,23 +6,25 @@ Every claim raises the fencing token and spends an attempt.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, Select, Update, bindparam, func, select, text, update
 from sqlalchemy.engine import Connection, Row
 
 from scrapy_resume import faults
+from scrapy_resume.intake import Intake
 from scrapy_resume.page import Shard
-from scrapy_resume.store.candidates import lock_candidates
-from scrapy_resume.store.columns import DIED, LAPSED
+from scrapy_resume.store.candidates import Candidates, Want, lock_candidates
+from scrapy_resume.store.claimindex import IN_LIST, built_once
+from scrapy_resume.store.columns import Moment
 from scrapy_resume.store.engine import Database
 from scrapy_resume.watermark import PageRanges, Position
 
-_IN_LIST = 2000  # ids of one IN list at most; longer ones are planned as a full scan
-_SUSPECT = 2  # attempts without a commit, the last of which ended in death
+_EVERYTHING = Intake()
+_NOBODY = Candidates([], False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,26 +57,37 @@ def claim(
     instance: str,
     limit: int,
     lease: float,
+    intake: Intake = _EVERYTHING,
+    site_cap: int = 0,
+    hints: Sequence[int] = (),
     exclude_sites: Collection[str] = (),
     alone: bool = True,
 ) -> list[ClaimedShard]:
     """Claim up to *limit* shards for *lease* seconds, the most urgent first.
 
-    A suspect is claimed alone, and only if *alone* says that the caller holds nothing:
-    if its process dies again, no other shard pays with an attempt. An empty list does not
-    mean that the run is over: others may hold the rest.
+    Of the shards that *intake* takes; *hints* are ids that the queue names, tried first and
+    in their order, each of which the row itself confirms. With *site_cap* a site has at most
+    so many running shards, of all runs and workers; sites that are parked, or in
+    *exclude_sites*, are left out.
+
+    A suspect is claimed only if nothing else can be, alone, and only if *alone* says that the
+    caller holds nothing: if its process dies again, no other shard pays with an attempt. An
+    empty list does not mean that the run is over: others may hold the rest.
     """
-    landed: list[Row[Any]] = []  # what an attempt claimed whose COMMIT had no reply
+    want = Want(limit, intake, site_cap, hints, frozenset(exclude_sites), alone)
+    landed = _NOBODY  # what an attempt claimed whose COMMIT had no reply
 
     def work(conn: Connection) -> list[ClaimedShard]:
+        nonlocal landed
         faults.point("claim.begin")
-        rows = _still_ours(conn, db, landed, instance)
-        if not rows:
-            rows = _chosen(lock_candidates(conn, db, task_id, limit, exclude_sites), alone)
-            _take(conn, db, rows, worker, instance, lease)
-            landed[:] = rows
+        ours = Candidates(_still_ours(conn, db, landed.rows, instance), landed.suspect)
+        if not ours.rows:
+            ours = lock_candidates(conn, db, task_id, want)
+            _take(conn, db, [row.id for row in ours.rows], worker, instance, lease)
+            landed = ours
+        positions = _positions(conn, db, ours.rows)
         faults.point("claim.before")
-        return [_claimed(row) for row in rows]
+        return [_claimed(row, task_id, positions.get(row.id), ours.suspect) for row in ours.rows]
 
     claimed = db.run(work) if limit > 0 else []
     faults.point("claim.after")
@@ -82,25 +95,44 @@ def claim(
 
 
 def _take(
-    conn: Connection, db: Database, rows: list[Row[Any]], worker: str, instance: str, lease: float
+    conn: Connection, db: Database, ids: list[int], worker: str, instance: str, lease: float
 ) -> None:
+    owner: dict[str, Any] = {"b_worker": worker, "b_instance": instance}
+    if db.dialect == "sqlite":
+        now = db.now(conn)
+        owner |= {"b_now": now, "b_until": now + timedelta(seconds=lease)}
+    else:
+        owner["b_lease"] = round(lease * 1_000_000)
+    statement = built_once(db, "claim: take", lambda: _build_take(db))
+    for part in in_lists(ids):
+        taken = conn.execute(statement, owner | {"b_ids": part}).rowcount
+        assert taken == len(part), "candidates are locked, so each is taken once"
+
+
+def _build_take(db: Database) -> Update:
     shard = db.tables.task_shard
-    now = db.now(conn)
+    now, until = _moments(db)
     values = {
         "status": "running",
         "reason": "claimed",
-        "worker": worker,
-        "instance": instance,
-        "lease_until": now + timedelta(seconds=lease),
+        "worker": bindparam("b_worker"),
+        "instance": bindparam("b_instance"),
+        "lease_until": until,
         "due": 0,
         "error_kind": None,
         "updated_at": now,
         "fencing_token": shard.c.fencing_token + 1,
         "attempt_count": shard.c.attempt_count + 1,
     }
-    for ids in in_lists(row.id for row in rows):
-        taken = conn.execute(update(shard).where(shard.c.id.in_(ids)).values(values)).rowcount
-        assert taken == len(ids), "candidates are locked, so each is taken once"
+    return update(shard).where(shard.c.id.in_(bindparam("b_ids", expanding=True))).values(values)
+
+
+def _moments(db: Database) -> tuple[ColumnElement[Any], ColumnElement[Any]]:
+    """Now, and the end of a lease, as the statement says them when it runs."""
+    if db.dialect == "sqlite":
+        return bindparam("b_now", type_=Moment), bindparam("b_until", type_=Moment)
+    now = func.utc_timestamp(text("6"))
+    return now, func.timestampadd(text("MICROSECOND"), bindparam("b_lease"), now)
 
 
 def _still_ours(
@@ -117,17 +149,23 @@ def _still_ours(
     return [row for row in rows if row.id in held]
 
 
-def _is_suspect(row: Row[Any]) -> bool:
-    return bool(row.attempt_count >= _SUSPECT and row.reason in (DIED, LAPSED))
+def _positions(conn: Connection, db: Database, rows: list[Row[Any]]) -> dict[int, Position]:
+    """Where the shards stand; one that was never claimed stands where its plan put it."""
+    shard = db.tables.task_shard
+    names = [name for name in Position.__dataclass_fields__ if name != "failed"]
+
+    def build() -> Select[Any]:
+        columns = (shard.c[name] for name in ("id", "failed_pages", *names))
+        return select(*columns).where(shard.c.id.in_(bindparam("ids", expanding=True)))
+
+    query = built_once(db, "claim: positions", build)
+    found: dict[int, Position] = {}
+    for ids in in_lists(row.id for row in rows if row.fencing_token):
+        found |= {row.id: position_of(row) for row in conn.execute(query, {"ids": ids})}
+    return found
 
 
-def _chosen(rows: list[Row[Any]], alone: bool) -> list[Row[Any]]:
-    """*rows* without suspects; or one of them and nothing else, if nothing else is held."""
-    cleared = [row for row in rows if not _is_suspect(row)]
-    return cleared or (rows[:1] if alone else [])
-
-
-def _claimed(row: Row[Any]) -> ClaimedShard:
+def _claimed(row: Row[Any], task_id: int, position: Position | None, suspect: bool) -> ClaimedShard:
     """The shard as the claim made it; *row* was read before."""
     cursor, spec = (json.loads(text) if text else None for text in (row.first_cursor, row.spec))
     shard = Shard(
@@ -142,17 +180,17 @@ def _claimed(row: Row[Any]) -> ClaimedShard:
     )
     return ClaimedShard(
         id=row.id,
-        task_id=row.task_id,
+        task_id=task_id,
         shard_no=row.shard_no,
         shard=shard,
-        position=position_of(row),
+        position=position or Position(0, row.first_page - 1, row.first_cursor),
         ordered=bool(row.ordered),
         fencing_token=row.fencing_token + 1,
         attempt_count=row.attempt_count + 1,
         max_attempts=row.max_attempts,
         resumed=row.fencing_token > 0,
         site=row.site,
-        suspect=_is_suspect(row),
+        suspect=suspect,
     )
 
 
@@ -175,4 +213,4 @@ def position_of(row: Any) -> Position:
 def in_lists(ids: Iterable[int]) -> list[list[int]]:
     """*ids* in ascending order, in lists short enough for a lookup by primary key."""
     ordered = sorted(ids)
-    return [ordered[at : at + _IN_LIST] for at in range(0, len(ordered), _IN_LIST)]
+    return [ordered[at : at + IN_LIST] for at in range(0, len(ordered), IN_LIST)]

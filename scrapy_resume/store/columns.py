@@ -76,9 +76,15 @@ def _serial(element: Serial, compiler: Any, **kw: Any) -> str:
 
 
 def _exactly(compiler: Any) -> str:
-    mariadb = getattr(compiler.dialect, "is_mariadb", False)
-    collation = "utf8mb4_nopad_bin" if mariadb else "utf8mb4_0900_bin"
-    return f"CHARACTER SET utf8mb4 COLLATE {collation}"
+    return f"CHARACTER SET utf8mb4 COLLATE {_exact_collation(compiler.dialect)}"
+
+
+def _exact_collation(dialect: Any) -> str:
+    if getattr(dialect, "is_mariadb", False):
+        return "utf8mb4_nopad_bin"
+    version = getattr(dialect, "server_version_info", None)
+    # Older ones know none that tells "a" from "a ".
+    return "utf8mb4_bin" if version and version < (8, 0, 17) else "utf8mb4_0900_bin"
 
 
 def checks(table: str, **rules: str) -> list[CheckConstraint]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import ColumnElement, exists, func, or_, select, update
 from sqlalchemy.engine import Connection
 
 from scrapy_resume.exceptions import RunRefused
@@ -15,6 +16,9 @@ from scrapy_resume.store.operations import Operation, record
 from scrapy_resume.store.runs import Task, existing
 from scrapy_resume.verdict import Tally, Verdict, decide
 
+_OPEN = ("pending", "running", "paused")
+_ENDED = 100  # runs that one look declares over
+
 
 def finish_run(db: Database, task_id: int) -> Task:
     """Declare the run over if every shard is final, and give its verdict, once.
@@ -22,6 +26,26 @@ def finish_run(db: Database, task_id: int) -> Task:
     Returns the run as it is now; unchanged if it is unplanned, unfinished or over.
     """
     return db.run(lambda conn: finish(conn, db, task_id))
+
+
+def finish_ended(db: Database) -> list[Task]:
+    """Declare over every run whose shards are all final; returns those runs.
+
+    The owner of the last shard does it, unless it died just before.
+    """
+    task = db.tables.task
+    planned = (task.c.open_name.is_not(None), task.c.planned_at.is_not(None))
+    query = select(task.c.id).where(*planned, ~_unfinished(db, task.c.id)).limit(_ENDED)
+    ids = db.look(lambda conn: list(conn.execute(query).scalars()))
+    runs = [finish_run(db, task_id) for task_id in ids]
+    return [run for run in runs if run.finished_at is not None]
+
+
+def _unfinished(db: Database, task_id: Any) -> ColumnElement[bool]:
+    """Whether a shard of the run is not final; one dive into the claim index per status."""
+    shard = db.tables.task_shard
+    ours = shard.c.task_id == task_id
+    return or_(*(exists().where(ours, shard.c.status == status) for status in _OPEN))
 
 
 def read_verdict(db: Database, task_id: int) -> tuple[Verdict, str]:
@@ -32,15 +56,14 @@ def read_verdict(db: Database, task_id: int) -> tuple[Verdict, str]:
 def finish(conn: Connection, db: Database, task_id: int) -> Task:
     """Declare the run over inside the caller's transaction, if every shard is final."""
     found = existing(conn, db, task_id, lock=True)
-    shard = db.tables.task_shard
-    unfinished = select(func.count()).where(
-        shard.c.task_id == task_id, shard.c.status.in_(("pending", "running", "paused"))
-    )
-    if found.finished_at or not found.planned_at or conn.execute(unfinished).scalar():
+    if found.finished_at or not found.planned_at:
         return found
+    if conn.execute(select(_unfinished(db, task_id))).scalar():
+        return found
+    shard = db.tables.task_shard
     verdict, reason = _decide(conn, db, found)
-    failed = select(func.count()).where(shard.c.task_id == task_id, shard.c.status == "failed")
-    status = "failed" if conn.execute(failed).scalar() else "done"
+    failed = exists().where(shard.c.task_id == task_id, shard.c.status == "failed")
+    status = "failed" if conn.execute(select(failed)).scalar() else "done"
     _close(conn, db, task_id, status, verdict, reason)
     return existing(conn, db, task_id)
 
@@ -78,7 +101,7 @@ def supersede(conn: Connection, db: Database, old: Task, run_no: int, actor: str
 
 def _fail_shards(conn: Connection, db: Database, task_id: int, reason: str, now: datetime) -> None:
     shard = db.tables.task_shard
-    wanted = (shard.c.task_id == task_id, shard.c.status.in_(("pending", "running", "paused")))
+    wanted = (shard.c.task_id == task_id, shard.c.status.in_(_OPEN))
     values = {
         "status": "failed", "reason": reason, "due": 0, "next_run_at": None, "worker": None,
         "instance": None, "lease_until": None, "fencing_token": shard.c.fencing_token + 1,

@@ -15,11 +15,12 @@ from scrapy_resume.store import quarantine
 from scrapy_resume.store.endings import end
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.fences import Folded, fence
-from scrapy_resume.store.items import ItemWriter
+from scrapy_resume.store.items import ItemWriter, Written
 from scrapy_resume.store.itemtable import Rejection, Row
 from scrapy_resume.store.quarantine import QuarantineRecord
 from scrapy_resume.store.records import CommitResult, PageRecord, Record
 from scrapy_resume.store.refusals import refused, trouble
+from scrapy_resume.store.tallies import tally
 from scrapy_resume.watermark import Position
 
 
@@ -34,6 +35,9 @@ class Outcome:
     folded: dict[int, Folded] = field(default_factory=dict)
     fenced: set[int] = field(default_factory=set)
     written: int = 0
+    repeated: int = 0
+    ignored: int = 0
+    coerced: int = 0
     rejected: list[QuarantineRecord] = field(default_factory=list)
     statuses: dict[int, str] = field(default_factory=dict)
 
@@ -63,7 +67,6 @@ class Group:
         self._order = {id(record): at for at, record in enumerate(records)}
         self._held: dict[int, dict[int, Trouble]] = {}
         self._unanswered: Outcome | None = None  # of an attempt whose COMMIT had no reply
-        self.retries = 0
 
     def attempt(self) -> CommitResult:
         """One transaction. Raises RefusedPages, or what the database raised."""
@@ -111,11 +114,16 @@ class Group:
         pages = [page for folded in outcome.folded.values() for page in folded.pages]
         pages.sort(key=lambda page: self._order[id(page)])
         rows = [row for page in pages for row in page.rows]
-        rejections = self._writer.write(conn, rows, now=now)[1] if rows else []
-        outcome.written = sum(len({(row.table, row.key) for row in page.rows}) for page in pages)
-        if rejections:
+        written = self._writer.write(conn, rows, now=now) if rows else Written(0, [])
+        if written.rejected:
             owners = [page for page in pages for _ in page.rows]
-            self._set_aside(conn, outcome, [(owners[one.index], one) for one in rejections], rows)
+            bad = [(owners[one.index], one) for one in written.rejected]
+            self._set_aside(conn, outcome, bad, rows)
+        counted = tally(pages, rows, written)
+        outcome.written, outcome.repeated = counted.written, counted.repeated
+        outcome.ignored, outcome.coerced = written.ignored, written.coerced
+        for shard_id, amends in counted.amends.items():
+            self._recount(conn, outcome, shard_id, *amends)
         aside = [one for page in pages for one in page.quarantine]
         quarantine.record(conn, self._db, [*aside, *outcome.rejected], at=now)
 
@@ -137,19 +145,17 @@ class Group:
         for page, one in bad:
             record = refused(one, rows[one.index], page, numbers[page.shard_id])
             outcome.rejected.append(record)
-        for shard_id in ids:
-            own = [(page, rows[one.index]) for page, one in bad if page.shard_id == shard_id]
-            keys = {(page.page, row.table, row.key) for page, row in own}
-            self._recount(conn, outcome, shard_id, len(keys), len(own))
 
     def _recount(
-        self, conn: Connection, outcome: Outcome, shard_id: int, keys: int, rows: int
+        self, conn: Connection, outcome: Outcome, shard_id: int, missing: int, refused_rows: int
     ) -> None:
+        if not missing and not refused_rows:
+            return
         folded = outcome.folded[shard_id]
         position = replace(
             folded.position,
-            written_count=folded.position.written_count - keys,
-            quarantined_count=folded.position.quarantined_count + rows,
+            written_count=folded.position.written_count - missing,
+            quarantined_count=folded.position.quarantined_count + refused_rows,
         )
         shard = self._db.tables.task_shard
         conn.execute(
@@ -160,7 +166,6 @@ class Group:
             )
         )
         outcome.folded[shard_id] = replace(folded, position=position)
-        outcome.written -= keys
 
     def _leave_out(self, page: PageRecord, trouble: Trouble) -> None:
         held = self._held.setdefault(page.shard_id, {})
@@ -195,7 +200,9 @@ class Group:
             fenced=frozenset(outcome.fenced),
             rejected=tuple(outcome.rejected),
             written=outcome.written,
-            retries=self.retries,
+            repeated=outcome.repeated,
+            ignored=outcome.ignored,
+            coerced=outcome.coerced,
             held=(*self._refused_pages(), *_behind(outcome)),
             statuses=outcome.statuses,
         )

@@ -1,151 +1,173 @@
-"""Sending the rows of one table: merged by key, sorted, in few statements.
+"""Rows of one table on their way into it: judged one by one, then sent together.
 
-Rows are merged by key (as if stored one by one, in their order), grouped by their set
-of fields, and each group is sorted by key: writers that take their locks in the same
-order do not deadlock. A row that the database refuses is found by halving and handed
-back; the others are stored.
+What is stored is what storing them one by one, in their order, would have stored. Rows
+of one key are merged where that comes to the same; else they go in turns, the second
+row of every key after the first ones. Each turn is sorted by key: writers that take
+their locks in the same order do not deadlock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy.engine import Connection
 
 from scrapy_resume.store.columns import KEY_LENGTH
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.errors import describe, error_kind
+from scrapy_resume.store.itemjudging import Judge
+from scrapy_resume.store.itemsending import Entry, Sender
 from scrapy_resume.store.itemtable import Rejection, Row, Values
 from scrapy_resume.store.itemtargets import Target
+from scrapy_resume.store.rowerrors import judge
 
-_ROWS = 1000  # of one statement at most
 _ESCAPED = 8  # bytes that one character may need in a statement
 
-
-class _Entry(NamedTuple):
-    """One key: the places of the rows merged into it, what is sent, and its size."""
-
-    key: tuple[Any, ...]
-    places: list[int]
-    values: Values
-    characters: int
+Key = tuple[Any, ...]
 
 
 class Batch:
-    """Rows of one table on their way into it."""
+    """Rows of one table, to be stored in the caller's transaction."""
 
     def __init__(
-        self, conn: Connection, db: Database, target: Target, rows: Sequence[Row], now: datetime
+        self,
+        conn: Connection,
+        db: Database,
+        target: Target,
+        rows: Sequence[Row],
+        now: datetime | None,
     ) -> None:
-        self._conn, self._db, self._target, self._rows = conn, db, target, rows
-        names = ("fetched_at", "first_seen_at", "updated_at") if target.is_default else ()
-        self._times: Values = dict.fromkeys(
-            names, now if target.plain else now.isoformat(" ", "microseconds")
-        )
-        self.rejected: list[Rejection] = []
+        self._db, self._target, self._rows = db, target, rows
+        self._sender = Sender(conn, db, target)
+        self._times: Values = {}
+        if target.is_default:
+            assert now is not None
+            time = now if target.plain else now.isoformat(" ", "microseconds")
+            self._times = dict.fromkeys(("fetched_at", "first_seen_at", "updated_at"), time)
+        self._judge = Judge(target, rows)
+        self.respelt: dict[int, Key] = {}  # places whose key a column's rule has changed
 
     def write(self, places: Sequence[int]) -> int:
-        """Store the rows at *places*; returns how many keys were stored."""
-        entries = self._merge(places)
-        missing = 0
-        for fields, group in self._by_fields(entries):
-            for part in self._parts(group):
-                missing += self._send(fields, part)
-        return len(entries) - missing
+        """Store the rows at *places*; returns how many keys were stored.
 
-    def _merge(self, places: Sequence[int]) -> list[_Entry]:
-        merged: dict[tuple[Any, ...], _Entry] = {}
-        rows, times, plain = self._rows, self._times, self._target.plain
-        for place in places:
-            row = rows[place]
-            size = _characters(row.values)
-            if (why := self._unfit(row, size)) is not None:
-                self.rejected.append(Rejection(place, *why))
-                continue
-            values = {**times, **(row.values if plain else _for_sqlite(row.values))}
-            before = merged.get(row.key)
-            if before is None:
-                merged[row.key] = _Entry(row.key, [place], values, size)
-            else:
-                values = self._target.meet(before.values, values)
-                both = before.characters + size
-                merged[row.key] = _Entry(row.key, [*before.places, place], values, both)
-        return list(merged.values())
+        Raises Outdated if the table has changed since it was looked at, ConfigurationError
+        for a field without a column where that is to stop the crawl.
+        """
+        entries = self._entries(places)
+        if self._target.merges:
+            entries = self._merged(entries)
+        # Entries of each key that were not refused.
+        left = dict.fromkeys([entry.key for entry in entries], 1)
+        if len(left) < len(entries):
+            left = Counter(entry.key for entry in entries)
+        repeated = self._target.folds or len(left) < len(entries)
+        for turn in self._turns(entries, repeated=repeated):
+            for entry, exc in self._sender.send(turn):
+                left[entry.key] -= not self._refuse(entry, exc)
+        return sum(map(bool, left.values()))
 
-    def _unfit(self, row: Row, characters: int) -> tuple[str, str] | None:
-        """What no database may take, decided here so that all decide alike."""
-        if None in row.key:
-            columns = zip(self._target.declared.key, row.key, strict=False)
-            empty = [name for name, value in columns if value is None]
-            return "NoKey", f"the key field {empty[0] if empty else '?'} is empty"
-        if self._target.is_default and len(row.key[1]) > KEY_LENGTH:
-            return "KeyTooLong", f"the key has {len(row.key[1])} characters, {KEY_LENGTH} are kept"
-        limit = self._db.row_bytes
-        if limit and characters * _ESCAPED > limit and (size := _bytes(row.values)) > limit:
-            return "RowTooLarge", f"the row has {size} bytes, the server takes {limit}"
-        return None
+    @property
+    def rejected(self) -> list[Rejection]:
+        """The rows that are not stored."""
+        return self._judge.rejected
 
-    def _by_fields(self, entries: list[_Entry]) -> Iterator[tuple[frozenset[str], list[_Entry]]]:
-        known: dict[tuple[str, ...], frozenset[str]] = {}
-        groups: dict[frozenset[str], list[_Entry]] = {}
+    def _entries(self, places: Sequence[int]) -> list[Entry]:
+        """The rows at *places* as what is sent, without those that are rejected."""
+        if self._target.is_default:
+            found = [self._default_entry(place) for place in places]
+        else:
+            key = self._target.declared.key
+            found = []
+            for place, (values, shape) in self._judge.judged(places).items():
+                spelt = tuple([values[name] for name in key])
+                if spelt != self._rows[place].key:
+                    self.respelt[place] = spelt
+                found.append(self._entry(place, spelt, values, shape.fields))
+        return [entry for entry in found if entry is not None]
+
+    def _default_entry(self, place: int) -> Entry | None:
+        row, plain = self._rows[place], self._target.plain
+        if len(row.key[1]) > KEY_LENGTH:
+            why = f"the key has {len(row.key[1])} characters, {KEY_LENGTH} are kept"
+            self._judge.reject(place, "KeyTooLong", why, "item_key")
+            return None
+        values = {**self._times, **(row.values if plain else _for_sqlite(row.values))}
+        return self._entry(place, row.key, values, self._target.shape(tuple(values)).fields)
+
+    def _entry(self, place: int, key: Key, values: Values, fields: frozenset[str]) -> Entry | None:
+        size, limit = _characters(values), self._db.row_bytes
+        if limit and size * _ESCAPED > limit and (real := _bytes(values)) > limit:
+            why = f"the row has {real} bytes, the server takes {limit}"
+            self._judge.reject(place, "RowTooLarge", why, None)
+            return None
+        return Entry(key, [place], values, fields, size)
+
+    def _merged(self, entries: list[Entry]) -> list[Entry]:
+        merged: dict[Key, Entry] = {}
         for entry in entries:
-            names = tuple(entry.values)
-            fields = known.get(names)
-            if fields is None:
-                fields = known[names] = frozenset(names)
-            groups.setdefault(fields, []).append(entry)
-        for fields in sorted(groups, key=sorted):
-            yield fields, _sorted(groups[fields])
+            before = merged.get(entry.key)
+            if before is not None:
+                entry = self._met(before, entry)
+            merged[entry.key] = entry
+        return list(merged.values()) if len(merged) < len(entries) else entries
 
-    def _parts(self, entries: list[_Entry]) -> Iterator[list[_Entry]]:
-        limit = self._db.statement_bytes
-        part: list[_Entry] = []
-        size = 0
-        for entry in entries:
-            if part and (len(part) >= _ROWS or size + entry.characters > limit):
-                yield part
-                part, size = [], 0
-            part.append(entry)
-            size += entry.characters
-        if part:
-            yield part
+    def _met(self, before: Entry, after: Entry) -> Entry:
+        values = self._target.meet(before.values, after.values)
+        fields = before.fields if before.fields == after.fields else frozenset(values)
+        places = [*before.places, *after.places]
+        return Entry(after.key, places, values, fields, before.characters + after.characters)
 
-    def _send(self, fields: frozenset[str], part: list[_Entry]) -> int:
-        """Send *part* with as few statements as its bad rows allow; returns how many are bad."""
-        try:
-            statement = self._target.statement(fields)
-            rows = [statement.parameters(entry.values) for entry in part]
-            self._conn.exec_driver_sql(statement.text, rows)
-        except Exception as exc:
-            if error_kind(exc) != "row":
-                raise
-            if len(part) == 1:
-                return self._refuse(part[0], exc)
-            half = len(part) // 2
-            return self._send(fields, part[:half]) + self._send(fields, part[half:])
-        return 0
+    def _turns(self, entries: list[Entry], *, repeated: bool) -> list[list[Entry]]:
+        if self._target.in_order:
+            return [entries]
+        turns: list[list[Entry]] = [] if repeated else [entries]
+        counts: dict[Key, int] = {}
+        for entry in entries if repeated else ():
+            key = _folded(entry.key) if self._target.folds else entry.key
+            turn = counts[key] = counts.get(key, -1) + 1
+            if turn == len(turns):
+                turns.append([])
+            turns[turn].append(entry)
+        return [_sorted(turn) for turn in turns]
 
-    def _refuse(self, entry: _Entry, exc: Exception) -> int:
+    def _refuse(self, entry: Entry, exc: Exception) -> bool:
+        """Reject what the database refused; True if a part of what was merged is stored."""
         if len(entry.places) == 1:
-            why = (type(getattr(exc, "orig", None) or exc).__name__, describe(exc))
-            self.rejected.append(Rejection(entry.places[0], *why))
-            return 1
+            found = judge(exc, self._target.facts)
+            self._judge.reject(entry.places[0], found.error_class, found.text, found.column)
+            return False
         # Some of the rows merged may be good: store them one by one, in their order.
-        return min(self._alone(place) for place in entry.places)
+        stored = [self._alone(place) for place in entry.places]
+        return any(stored)
 
-    def _alone(self, place: int) -> int:
-        (entry,) = self._merge([place])
-        return self._send(frozenset(entry.values), [entry])
+    def _alone(self, place: int) -> bool:
+        entries = self._entries([place])
+        return bool(entries) and all(
+            self._refuse(entry, exc) for entry, exc in self._sender.send(entries)
+        )
 
 
-def _sorted(entries: list[_Entry]) -> list[_Entry]:
+def _sorted(entries: list[Entry]) -> list[Entry]:
     try:
         return sorted(entries, key=lambda entry: entry.key)
     except TypeError:  # keys of several types
         return sorted(entries, key=lambda entry: repr(entry.key))
+
+
+def _folded(key: Key) -> Key:
+    """*key* so that all keys are equal which any collation may take for one."""
+    return tuple([_bare(part) if isinstance(part, str) else part for part in key])
+
+
+def _bare(text: str) -> str:
+    if not text.isascii():
+        whole = unicodedata.normalize("NFKD", text)
+        text = "".join(sign for sign in whole if not unicodedata.combining(sign))
+    return text.casefold().rstrip()
 
 
 def _characters(values: Values) -> int:
@@ -161,7 +183,8 @@ def _bytes(values: Values) -> int:
     for value in values.values():
         if isinstance(value, (str, bytes)):
             raw = value.encode("utf-8", "replace") if isinstance(value, str) else value
-            size += len(raw) + sum(raw.count(sign) for sign in b"\\'\"\0\n\r\x1a")
+            more = len(raw) if raw is value else sum(map(raw.count, (b"\\", b"'")))
+            size += len(raw) + more
     return size
 
 

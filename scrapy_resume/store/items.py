@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any, NamedTuple
 
 from sqlalchemy.engine import Connection
 
@@ -12,7 +13,7 @@ from scrapy_resume.store.engine import Database
 from scrapy_resume.store.itembatch import Batch
 from scrapy_resume.store.iteminspect import Finding, inspect, require
 from scrapy_resume.store.itemtable import ItemTable, Rejection, Row, default_row
-from scrapy_resume.store.itemtargets import Target, default_target, reflect
+from scrapy_resume.store.itemtargets import Outdated, Target, default_target, reflect
 
 __all__ = [
     "Finding",
@@ -20,10 +21,34 @@ __all__ = [
     "ItemWriter",
     "Rejection",
     "Row",
+    "Written",
     "default_row",
     "inspect",
     "require",
 ]
+
+
+class Written(NamedTuple):
+    """What became of rows: keys stored, rows rejected, fields left out, values coerced.
+
+    *respelt* are the keys of rows, by their places, that the table spells otherwise.
+    """
+
+    keys: int
+    rejected: list[Rejection]
+    ignored: int = 0
+    coerced: int = 0
+    respelt: Mapping[int, tuple[Any, ...]] = {}
+
+    def plus(self, other: Written) -> Written:
+        """Both together."""
+        return Written(
+            self.keys + other.keys,
+            self.rejected + other.rejected,
+            self.ignored + other.ignored,
+            self.coerced + other.coerced,
+            {**self.respelt, **other.respelt},
+        )
 
 
 class ItemWriter:
@@ -34,21 +59,67 @@ class ItemWriter:
         self._declared = {table.name: table for table in tables}
         self._targets: dict[str | None, Target] = {}
 
-    def write(
-        self, conn: Connection, rows: Sequence[Row], *, now: datetime
-    ) -> tuple[int, list[Rejection]]:
-        """Upsert *rows* inside the caller's transaction.
+    def write(self, conn: Connection, rows: Sequence[Row], *, now: datetime | None) -> Written:
+        """Upsert *rows* inside the caller's transaction; those of the default table as of *now*.
 
-        Returns how many keys were stored, and what was rejected. Raises
-        ConfigurationError, naming table and column, for a table that is not as declared.
+        Raises ConfigurationError, naming table and column, for a table that is not as
+        declared, and for a field without a column where that is to stop the crawl.
         """
-        written, rejected = 0, list[Rejection]()
-        for name in sorted({row.table for row in rows}, key=lambda name: name or ""):
+        written = Written(0, [])
+        places: dict[str | None, list[int]] = {}
+        for place, row in enumerate(rows):
+            places.setdefault(row.table, []).append(place)
+        for name in self._parents_first(conn, places):
+            written = written.plus(self._write(conn, name, rows, places[name], now))
+        written.rejected.sort(key=lambda one: one.index)
+        return written
+
+    def _write(
+        self,
+        conn: Connection,
+        name: str | None,
+        rows: Sequence[Row],
+        places: list[int],
+        now: datetime | None,
+    ) -> Written:
+        for again in (True, False):
             target = self._target(conn, name)
+            ignored, coerced = target.ignored, target.coerced
             batch = Batch(conn, self._db, target, rows, now)
-            written += batch.write([at for at, row in enumerate(rows) if row.table == name])
-            rejected += batch.rejected
-        return written, rejected
+            try:
+                keys = batch.write(places)
+                break
+            except Outdated as changed:
+                if not (again and self._look_again(conn, target, rows, places)):
+                    raise changed.__cause__ or changed from None
+        counts = (target.ignored - ignored, target.coerced - coerced)
+        return Written(keys, batch.rejected, *counts, batch.respelt)
+
+    def _look_again(
+        self, conn: Connection, old: Target, rows: Sequence[Row], places: list[int]
+    ) -> bool:
+        """Look the table up anew; False if that changes nothing."""
+        if old.facts is None:
+            return False
+        fields = {name for place in places for name in rows[place].values}
+        new = reflect(conn, self._db, old.declared, fields | set(old.absent))
+        self._targets[old.name] = new
+        return new.facts != old.facts or not fields <= set(old.absent) | set(old.rules)
+
+    def _parents_first(self, conn: Connection, names: Iterable[str | None]) -> list[str | None]:
+        """The tables in the order of writing: what a foreign key names goes before it."""
+        waiting = sorted(names, key=lambda name: name or "")
+        order: list[str | None] = []
+        while waiting:
+            free = [name for name in waiting if not self._parents(conn, name) & set(waiting)]
+            order.append((free or waiting)[0])
+            waiting.remove(order[-1])
+        return order
+
+    def _parents(self, conn: Connection, name: str | None) -> set[str | None]:
+        facts = self._target(conn, name).facts
+        parents: set[str | None] = set() if facts is None else {*facts.references}
+        return parents - {name}
 
     def _target(self, conn: Connection, name: str | None) -> Target:
         target = self._targets.get(name)

@@ -3,7 +3,8 @@
 The tables are made by their migrations alone, also the first time. Alembic is
 imported only when there is something to migrate, since most starts find the
 schema as it should be. Revisions are numbered, so older and newer can be told
-apart without it.
+apart without it. The protocol is the other half of the handshake: what workers say to
+each other through the tables may change while the tables stay as they are.
 """
 
 from __future__ import annotations
@@ -19,10 +20,15 @@ from typing import Any
 from sqlalchemy import Column, MetaData, String, Table, inspect, select, text
 from sqlalchemy.engine import Connection
 
-from scrapy_resume.exceptions import SchemaMismatch, StoreUnavailable
+from scrapy_resume import __version__
+from scrapy_resume.exceptions import ConfigurationError, SchemaMismatch, StoreUnavailable
+from scrapy_resume.store import facts
 from scrapy_resume.store.engine import Database
+from scrapy_resume.store.facts import database_id
 
-SCHEMA_VERSION = "0001"
+__all__ = ["check", "database_id", "ensure_schema", "installed_version", "still_fits", "upgrade"]
+
+SCHEMA_VERSION = "0002"
 PROTOCOL_VERSION = 1  # of what workers say to each other through the tables
 
 _SCRIPTS = Path(__file__).parent / "migrations"
@@ -35,13 +41,28 @@ _one_at_a_time = threading.Lock()  # alembic's operations are global to the proc
 def ensure_schema(db: Database) -> None:
     """Create the tables if there are none; any number of processes may do so at once.
 
-    Raises SchemaMismatch if they are older or newer than this version can use.
+    Raises SchemaMismatch if they are older or newer than this version can use. Older ones
+    that hold no run yet may be in the making, or left over from that: they are completed.
     """
     version = installed_version(db)
-    if version is None:
-        upgrade(db)
-    elif version != SCHEMA_VERSION:
-        raise SchemaMismatch(_mismatch(db, version))
+    if version is None or version < SCHEMA_VERSION:
+        _bring_up(db, asked=False)
+    else:
+        still_fits(db, version)
+
+
+def still_fits(db: Database, version: str | None = None) -> None:
+    """Raise SchemaMismatch if the tables (of *version*, if it is known) are not for us to use.
+
+    Reads two rows and changes nothing, so a worker may ask again while it runs.
+    """
+
+    def work(conn: Connection) -> str | None:
+        found = version or _version(conn, db) or "none"
+        return _newer_protocol(conn, db) if found == SCHEMA_VERSION else _mismatch(db, found)
+
+    if problem := db.look(work):
+        raise SchemaMismatch(problem)
 
 
 def installed_version(db: Database) -> str | None:
@@ -51,18 +72,31 @@ def installed_version(db: Database) -> str | None:
 
 def upgrade(db: Database) -> None:
     """Bring the tables to this version. Raises SchemaMismatch if they are newer."""
+    _bring_up(db, asked=True)
+
+
+def _bring_up(db: Database, *, asked: bool) -> None:
     patient = Database.connect(
         db.engine.url, prefix=db.prefix, max_connections=1, network_timeout=_DDL_TIMEOUT
     )
     try:
-        with _one_at_a_time, patient.transaction() as conn, _migration_lock(conn, patient):
-            version = _read_version(conn, patient)
-            if version is not None and version > SCHEMA_VERSION:
-                raise SchemaMismatch(_mismatch(patient, version))
-            if version != SCHEMA_VERSION:
-                _migrate(conn, patient)
+        patient.run(lambda conn: _upgrade(conn, patient, asked))
     finally:
         patient.close()
+
+
+def _upgrade(conn: Connection, db: Database, asked: bool) -> None:
+    with _one_at_a_time, _migration_lock(conn, db):
+        version = _read_version(conn, db) or ""
+        in_use = version < SCHEMA_VERSION and not asked and _has_runs(conn, db)
+        if in_use or version > SCHEMA_VERSION:
+            raise SchemaMismatch(_mismatch(db, version))
+        if version != SCHEMA_VERSION:
+            _migrate(conn, db)
+        elif newer := _newer_protocol(conn, db):
+            raise SchemaMismatch(newer)
+        facts.write(conn, db, facts.PROTOCOL, str(PROTOCOL_VERSION))
+        facts.write(conn, db, facts.PACKAGE, __version__)
 
 
 def check(db: Database) -> list[str]:
@@ -72,7 +106,18 @@ def check(db: Database) -> list[str]:
         return [f"{db.redacted_url} has no tables yet; `scrapy resume db upgrade` creates them"]
     if version != SCHEMA_VERSION:
         return [_mismatch(db, version)]
-    return db.look(lambda conn: [*_missing(conn, db), *_not_transactional(conn, db)])
+    return db.look(
+        lambda conn: (
+            [*_missing(conn, db), *_not_transactional(conn, db)]
+            or list(filter(None, [_newer_protocol(conn, db)]))
+        )
+    )
+
+
+def require_transactional(db: Database) -> None:
+    """Raise ConfigurationError if one of the product's tables cannot undo a transaction."""
+    for finding in db.look(lambda conn: _not_transactional(conn, db)):
+        raise ConfigurationError(finding)
 
 
 def _mismatch(db: Database, version: str) -> str:
@@ -82,16 +127,35 @@ def _mismatch(db: Database, version: str) -> str:
     return f"{found}, newer than {SCHEMA_VERSION}; this worker needs a newer scrapy_resume"
 
 
+def _has_runs(conn: Connection, db: Database) -> bool:
+    task = db.tables.task
+    if not inspect(conn).has_table(task.name):
+        return False
+    return conn.execute(select(task.c.id).limit(1)).first() is not None
+
+
 def _version_table(db: Database) -> str:
     return f"{db.prefix}alembic_version"
 
 
 def _read_version(conn: Connection, db: Database) -> str | None:
-    name = _version_table(db)
-    if not inspect(conn).has_table(name):
-        return None
-    table = Table(name, MetaData(), Column("version_num", String))
+    return _version(conn, db) if inspect(conn).has_table(_version_table(db)) else None
+
+
+def _version(conn: Connection, db: Database) -> str | None:
+    table = Table(_version_table(db), MetaData(), Column("version_num", String))
     return conn.execute(select(table.c.version_num)).scalar()
+
+
+def _newer_protocol(conn: Connection, db: Database) -> str | None:
+    """What refuses us, if the tables speak a protocol that we do not know."""
+    spoken = facts.read(conn, db, facts.PROTOCOL)
+    if spoken is None or int(spoken) <= PROTOCOL_VERSION:
+        return None
+    return (
+        f"workers at {db.redacted_url} speak protocol {spoken}, newer than {PROTOCOL_VERSION};"
+        f" this worker needs scrapy_resume {facts.read(conn, db, facts.PACKAGE)} or newer"
+    )
 
 
 @contextmanager
@@ -108,6 +172,7 @@ def _migration_lock(conn: Connection, db: Database) -> Iterator[None]:
         )
     try:
         yield
+        conn.exec_driver_sql("COMMIT")  # before others may look
     finally:
         conn.execute(text("SELECT RELEASE_LOCK(:name)"), name)
 
@@ -124,7 +189,7 @@ def _migrate(conn: Connection, db: Database) -> None:
     scripts = ScriptDirectory.from_config(config)
 
     def steps(revision: Any, context: Any) -> Any:
-        return scripts._upgrade_revs("head", revision)
+        return scripts._upgrade_revs(SCHEMA_VERSION, revision)
 
     context = MigrationContext.configure(
         conn, opts={"version_table": _version_table(db), "prefix": db.prefix, "fn": steps}

@@ -27,9 +27,13 @@ def plan_rows(
     default_site: str,
     ordered_default: bool | Callable[[Shard], bool],
     max_attempts: int,
+    first_no: int = 1,
 ) -> Iterator[dict[str, Any]]:
-    """Rows of ``task_shard``, numbered from 1. Raises ConfigurationError for a bad shard."""
-    for number, shard in enumerate(shards, 1):
+    """Rows of ``task_shard``, numbered from *first_no*.
+
+    Raises ConfigurationError for a shard that cannot be stored.
+    """
+    for number, shard in enumerate(shards, first_no):
         ordered = shard.ordered
         if ordered is None:
             ordered = ordered_default(shard) if callable(ordered_default) else ordered_default

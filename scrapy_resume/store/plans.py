@@ -1,19 +1,20 @@
 """Planning a run: one process at a time, under a fenced lease on the task's row.
 
-Until ``planned_at`` is set no shard can be claimed. A planner that died leaves
-shards behind which its successor deletes before it stores its own; every batch
-checks the planning token under the row's lock, so a planner that was only frozen
-stores nothing more.
+Shards are stored in chunks while ``plan()`` is read, and none can be claimed before
+``planned_at`` is set. A planner that died leaves shards behind which its successor
+deletes before it stores its own; every chunk checks the planning token under the
+row's lock, so a planner that was only frozen stores nothing more. Each function here
+is one transaction of bounded size, so that a heartbeat fits between two of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
@@ -23,7 +24,8 @@ from scrapy_resume.page import Shard
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.planrows import plan_rows
 
-_BATCH = 1000  # shards stored by one transaction
+CHUNK = 1000  # shards stored by one transaction
+_DELETED = 900  # left-over shards deleted by one transaction
 
 
 def claim_planning(
@@ -47,6 +49,64 @@ def renew_planning(db: Database, task_id: int, token: int, lease: float) -> bool
     return db.run(work)
 
 
+def clear_plan(db: Database, task_id: int, token: int) -> bool:
+    """Delete some of the shards that a dead planner left behind; False once none is left.
+
+    Raises LeaseLost if someone else plans now.
+    """
+    shard = db.tables.task_shard
+    some = select(shard.c.id).where(shard.c.task_id == task_id).order_by(shard.c.shard_no)
+
+    def work(conn: Connection) -> bool:
+        _fence(conn, db, task_id, token)
+        ids = conn.execute(some.limit(_DELETED)).scalars().all()
+        if ids:
+            conn.execute(delete(shard).where(shard.c.id.in_(ids)))
+        return bool(ids)
+
+    return db.run(work)
+
+
+def add_shards(
+    db: Database,
+    task_id: int,
+    token: int,
+    shards: Sequence[Shard],
+    first_no: int,
+    *,
+    default_site: str,
+    ordered_default: bool | Callable[[Shard], bool] = False,
+    max_attempts: int = 10,
+) -> None:
+    """Store a chunk of the run's plan: *shards*, a thousand or so, numbered from *first_no*.
+
+    A chunk that is stored already is passed over. Raises LeaseLost if someone else plans
+    now, ConfigurationError for a shard that cannot be stored or a key used twice.
+    """
+    rows = list(plan_rows(shards, task_id, default_site, ordered_default, max_attempts, first_no))
+    try:
+        _store(db, task_id, token, rows)
+    except IntegrityError:
+        raise ConfigurationError(_twice(db, task_id, rows)) from None
+
+
+def finish_plan(
+    db: Database,
+    task_id: int,
+    token: int,
+    count: int,
+    *,
+    bound: str | None = None,
+    signature: str | None = None,
+) -> None:
+    """Make the plan of *count* shards, all of them stored, claimable.
+
+    Raises LeaseLost if someone else plans now.
+    """
+    faults.point("plan.before")
+    db.run(lambda conn: _publish(conn, db, task_id, token, count, bound, signature))
+
+
 def store_plan(
     db: Database,
     task_id: int,
@@ -59,20 +119,21 @@ def store_plan(
     bound: str | None = None,
     signature: str | None = None,
 ) -> int:
-    """Store *shards* as the run's plan and make them claimable; returns how many.
+    """The whole of it: clear, store *shards* in chunks, make them claimable; returns how many.
 
-    The caller renews the planning lease meanwhile if *shards* takes its time.
-    Raises LeaseLost if someone else plans now, ConfigurationError for a shard that
-    cannot be stored or a key used twice.
+    The caller renews the planning lease meanwhile if it takes its time.
     """
-    db.run(lambda conn: _clear(conn, db, task_id, token))
-    rows = plan_rows(shards, task_id, default_site, ordered_default, max_attempts)
+    while clear_plan(db, task_id, token):
+        pass
     count = 0
-    while batch := list(islice(rows, _BATCH)):
-        _store(db, task_id, token, batch)
-        count += len(batch)
-    faults.point("plan.before")
-    db.run(lambda conn: _publish(conn, db, task_id, token, bound, signature))
+    rest = iter(shards)
+    while chunk := list(islice(rest, CHUNK)):
+        add_shards(
+            db, task_id, token, chunk, count + 1, default_site=default_site,
+            ordered_default=ordered_default, max_attempts=max_attempts,
+        )  # fmt: skip
+        count += len(chunk)
+    finish_plan(db, task_id, token, count, bound=bound, signature=signature)
     return count
 
 
@@ -122,39 +183,34 @@ def _fence(conn: Connection, db: Database, task_id: int, token: int, **values: A
         raise lost
 
 
-def _clear(conn: Connection, db: Database, task_id: int, token: int) -> None:
-    _fence(conn, db, task_id, token)
+def _highest(conn: Connection, db: Database, task_id: int) -> int:
+    """The number of the last shard that is stored."""
     shard = db.tables.task_shard
-    ours = shard.c.task_id == task_id
-    if conn.execute(select(shard.c.id).where(ours).limit(1)).first():
-        conn.execute(delete(shard).where(ours))
+    highest = select(func.max(shard.c.shard_no)).where(shard.c.task_id == task_id)
+    return conn.execute(highest).scalar() or 0
 
 
-def _store(db: Database, task_id: int, token: int, batch: list[dict[str, Any]]) -> None:
-    shard = db.tables.task_shard
-
+def _store(db: Database, task_id: int, token: int, chunk: list[dict[str, Any]]) -> None:
     def work(conn: Connection) -> None:
         _fence(conn, db, task_id, token)
-        highest = select(func.max(shard.c.shard_no)).where(shard.c.task_id == task_id)
-        if (conn.execute(highest).scalar() or 0) >= batch[-1]["shard_no"]:
+        if not chunk or _highest(conn, db, task_id) >= chunk[-1]["shard_no"]:
             return  # stored already; only the reply of the COMMIT was lost
         now = db.now(conn)
         times = {"created_at": now, "updated_at": now}
-        conn.execute(insert(shard), [row | times for row in batch])
+        conn.execute(insert(db.tables.task_shard), [row | times for row in chunk])
 
-    try:
-        db.run(work)
-    except IntegrityError:
-        raise ConfigurationError(_twice(db, task_id, batch)) from None
+    db.run(work)
 
 
-def _twice(db: Database, task_id: int, batch: list[dict[str, Any]]) -> str:
+def _twice(db: Database, task_id: int, rows: list[dict[str, Any]]) -> str:
+    """Why the database refused *rows*: a key among them is one of another shard."""
     shard = db.tables.task_shard
-    keys = [row["shard_key"] for row in batch]
-    stored = select(shard.c.shard_key).where(
-        and_(shard.c.task_id == task_id, shard.c.shard_key.in_(keys))
+    keys, numbers = [row["shard_key"] for row in rows], {row["shard_no"] for row in rows}
+    stored = select(shard.c.shard_key, shard.c.shard_no).where(
+        shard.c.task_id == task_id, shard.c.shard_key.in_(keys)
     )
-    seen = db.look(lambda conn: set(conn.execute(stored).scalars()))
+    found = db.look(lambda conn: conn.execute(stored).all())
+    seen = {row.shard_key for row in found if row.shard_no not in numbers}
     for key in keys:
         if key in seen:
             return f"plan() yields the shard key {key!r} twice; a key names one shard of the run"
@@ -167,6 +223,7 @@ def _publish(
     db: Database,
     task_id: int,
     token: int,
+    count: int,
     bound: str | None,
     signature: str | None,
 ) -> None:
@@ -187,3 +244,5 @@ def _publish(
     )
     if conn.execute(done).first() is None:  # else the reply of its COMMIT was lost
         _fence(conn, db, task_id, token, **values)
+        stored = _highest(conn, db, task_id)
+        assert stored == count, f"{stored} of {count} shards are stored"

@@ -16,12 +16,15 @@ from scrapy_resume.store.engine import Database
 _ERROR_LENGTH = 1000  # characters
 _KEY_LENGTH = 1000
 _URL_LENGTH = 2000
+_VALUE_LENGTH = 60
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantineRecord:
     """One thing set aside; *kind* is page, request, item or row.
 
+    Of a refused row, *column_name* is the column at fault and *value* what it was to hold,
+    shortened, as far as they are known.
     What belongs to no page has no shard and page, and no task if there is no run.
     """
 
@@ -35,6 +38,8 @@ class QuarantineRecord:
     error_class: str
     error: str
     attempts: int = 1
+    column_name: str | None = None
+    value: str | None = None
 
 
 def record(
@@ -64,6 +69,8 @@ def _row(one: QuarantineRecord, at: datetime) -> dict[str, object]:
         "item_key": one.item_key and _clean(one.item_key, _KEY_LENGTH),
         "error_class": _clean(one.error_class, NAME_LENGTH),
         "error": _clean(one.error, _ERROR_LENGTH),
+        "column_name": one.column_name and _clean(one.column_name, NAME_LENGTH),
+        "value": None if one.value is None else _clean(one.value, _VALUE_LENGTH),
         "created_at": at,
     }
 

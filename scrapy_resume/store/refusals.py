@@ -23,6 +23,8 @@ def refused(
         item_key=_key_text(row),
         error_class=one.error_class,
         error=one.error,
+        column_name=one.column,
+        value=one.value,
     )
 
 

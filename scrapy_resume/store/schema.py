@@ -67,6 +67,7 @@ class Tables:
     worker: Table
     site_health: Table
     outbox: Table
+    meta: Table
 
 
 def build(prefix: str) -> Tables:
@@ -87,6 +88,7 @@ def build(prefix: str) -> Tables:
         worker=schema_workers.worker(metadata, prefix),
         site_health=schema_workers.site_health(metadata, prefix),
         outbox=schema_items.outbox(metadata, prefix),
+        meta=schema_workers.meta(metadata, prefix),
     )
 
 
@@ -196,10 +198,13 @@ def _task_shard(metadata: MetaData, prefix: str) -> Table:
         Column("checkpoint_at", Moment),
         UniqueConstraint("task_id", "shard_no", name=f"{name}_no"),
         UniqueConstraint("task_id", "shard_key", name=f"{name}_key"),
-        # Serves the claim's ORDER BY lane, priority, id after four equalities, without a sort.
-        Index(f"{name}_claim", "task_id", "status", "due", "site", "lane", "priority", "id"),
-        Index(f"{name}_due", "status", "due", "next_run_at"),
-        Index(f"{name}_lease", "status", "lease_until"),
+        # The claim finds the most urgent lane and priority, and each site of them, by one dive,
+        # and locks the shards of one in the order of their ids, without a sort.
+        Index(f"{name}_claim", "task_id", "status", "due", "lane", "priority", "site", "id"),
+        # What waits for a time has it, and what is running has a lease, as the CHECKs say.
+        # So the status need not stand here too, which would move the entries at each change.
+        Index(f"{name}_due", "next_run_at", "task_id"),
+        Index(f"{name}_lease", "lease_until", "task_id", "site"),
         *checks(
             name,
             status=one_of("status", "pending", "running", "paused", "done", "failed"),

@@ -70,6 +70,8 @@ def quarantine(metadata: MetaData, prefix: str) -> Table:
         *times("created_at"),
         Column("resolved_at", Moment),
         Column("resolution", Exact(REASON_LENGTH)),
+        Column("column_name", Exact(NAME_LENGTH)),  # of the value that was refused
+        Column("value", LongText),  # that value, shortened, without secrets
         Index(f"{name}_page", "task_id", "shard_no", "page"),
         *checks(
             name,

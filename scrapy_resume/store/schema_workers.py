@@ -1,4 +1,4 @@
-"""Tables of who works, what was decided by no owner, and which sites are well."""
+"""Tables of who works, what was decided by no owner, which sites are well, and of the tables."""
 
 from __future__ import annotations
 
@@ -56,13 +56,16 @@ def worker(metadata: MetaData, prefix: str) -> Table:
         Column("load", Integer, nullable=False),
         *times("started_at", "heartbeat_at"),
         Column("stopped_at", Moment),
+        Column("task_id", BigInteger),  # the run it works on
         Index(f"{name}_worker", "worker"),
+        Index(f"{name}_task", "task_id", "stopped_at"),
+        Index(f"{name}_heartbeat", "heartbeat_at"),
         **OPTIONS,
     )
 
 
 def site_health(metadata: MetaData, prefix: str) -> Table:
-    """How well each site is; shown by status, written by a later release."""
+    """How well each site is. Claims under a cap lock the rows of sites, and make missing ones."""
     name = f"{prefix}site_health"
     return Table(
         name,
@@ -74,6 +77,18 @@ def site_health(metadata: MetaData, prefix: str) -> Table:
         Column("set_by", Exact(NAME_LENGTH)),
         Column("counters", LongText),  # the sliding window, JSON
         *times("updated_at"),
+        Index(f"{name}_state", "state", "until"),
         *checks(name, state=one_of("state", "healthy", "suspect", "blocked", "paused")),
+        **OPTIONS,
+    )
+
+
+def meta(metadata: MetaData, prefix: str) -> Table:
+    """Facts about the tables themselves, by name."""
+    return Table(
+        f"{prefix}meta",
+        metadata,
+        Column("name", Exact(64), primary_key=True),
+        Column("value", LongText, nullable=False),
         **OPTIONS,
     )

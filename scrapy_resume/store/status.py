@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import case, func, select
+from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.engine import Connection
 
 from scrapy_resume.store.engine import Database
@@ -16,9 +16,9 @@ _WATERMARK = (
     "reason", "worker", "lease_until", "fencing_token", "attempt_count",
 )  # fmt: skip
 _WHY = (
-    "shard_no", "shard_key", "site", "status", "reason", "error_kind", "last_error", "worker",
-    "instance", "lease_until", "next_run_at", "cur_page", "last_page", "failed_pages",
-    "attempt_count", "max_attempts", "updated_at",
+    "shard_no", "shard_key", "site", "lane", "priority", "status", "reason", "error_kind",
+    "last_error", "worker", "instance", "lease_until", "due", "next_run_at", "cur_page",
+    "last_page", "failed_pages", "attempt_count", "max_attempts", "updated_at",
 )  # fmt: skip
 _STATUSES = ("pending", "running", "paused", "done", "failed")
 
@@ -65,20 +65,17 @@ def progress(db: Database, task_id: int) -> tuple[int, int | None]:
 def _describe(conn: Connection, db: Database, task: Task) -> dict[str, Any]:
     shard = db.tables.task_shard
     ours = shard.c.task_id == task.id
-    sums = conn.execute(
-        select(
-            func.sum(shard.c.page_count),
-            func.sum(shard.c.written_count),
-            func.sum(shard.c.dropped_count),
-            func.sum(shard.c.quarantined_count),
-        ).where(ours)
-    ).one()
-    counts = conn.execute(select(shard.c.status, func.count()).where(ours).group_by(shard.c.status))
-    by_status = {row[0]: row[1] for row in counts}
+    sums = (shard.c.page_count, shard.c.written_count, shard.c.dropped_count)
+    totals = [func.sum(column) for column in (*sums, shard.c.quarantined_count)]
+    rows = conn.execute(
+        select(shard.c.status, func.count(), *totals).where(ours).group_by(shard.c.status)
+    ).all()
+    by_status = {row[0]: row[1] for row in rows}
+    names = ("pages", "items", "dropped", "quarantined")
     marks = select(*(shard.c[name] for name in _WATERMARK)).where(ours).order_by(shard.c.shard_no)
     return {
         **_head(task),
-        **dict(zip(("pages", "items", "dropped", "quarantined"), map(_whole, sums), strict=True)),
+        **{name: sum(_whole(row[at]) for row in rows) for at, name in enumerate(names, 2)},
         "shards": {name: by_status.get(name, 0) for name in _STATUSES},
         "watermarks": [_plain(row) for row in conn.execute(marks).mappings()],
         "workers": _workers(conn, db, task),
@@ -103,12 +100,22 @@ def _head(task: Task) -> dict[str, Any]:
 
 
 def _workers(conn: Connection, db: Database, task: Task) -> list[dict[str, Any]]:
+    """Who works on the run: those that said so and did not end, and whoever holds a shard.
+
+    *heartbeat_age* is in seconds, by the database's clock.
+    """
     shard, worker = db.tables.task_shard, db.tables.worker
     holders = select(shard.c.instance).where(
         shard.c.task_id == task.id, shard.c.status == "running"
     )
-    rows = conn.execute(select(worker).where(worker.c.instance.in_(holders)))
-    return [_plain(row) for row in rows.mappings()]
+    present = and_(worker.c.task_id == task.id, worker.c.stopped_at.is_(None))
+    query = select(worker).where(or_(present, worker.c.instance.in_(holders)))
+    rows, now = conn.execute(query.order_by(worker.c.started_at)).mappings().all(), db.now(conn)
+    ages = [(now - row["heartbeat_at"]).total_seconds() for row in rows]
+    return [
+        {**_plain(row), "heartbeat_age": max(0.0, round(age, 3))}
+        for row, age in zip(rows, ages, strict=True)
+    ]
 
 
 def _health(conn: Connection, db: Database, task: Task) -> list[dict[str, Any]]:

@@ -15,14 +15,31 @@ from sqlalchemy.exc import IntegrityError
 from scrapy_resume.exceptions import ConfigurationError, RunRefused
 from scrapy_resume.store.columns import NAME_LENGTH, REASON_LENGTH
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.finishing import finish, finish_run, read_verdict, supersede
-from scrapy_resume.store.plans import claim_planning, renew_planning, store_plan
+from scrapy_resume.store.finishing import (
+    finish,
+    finish_ended,
+    finish_run,
+    read_verdict,
+    supersede,
+)
+from scrapy_resume.store.plans import (
+    add_shards,
+    claim_planning,
+    clear_plan,
+    finish_plan,
+    renew_planning,
+    store_plan,
+)
 from scrapy_resume.store.runs import Task, existing, find_tasks, one
 
 __all__ = [
     "Task",
+    "add_shards",
     "claim_planning",
+    "clear_plan",
     "find_tasks",
+    "finish_ended",
+    "finish_plan",
     "finish_run",
     "open_run",
     "read_verdict",

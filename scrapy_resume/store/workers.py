@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 
 from scrapy_resume.store.engine import Database
 
-_KEPT = timedelta(days=30)  # rows of instances that ended
+_KEPT = timedelta(days=30)  # rows of instances that were not heard of since
 
 
 def register(
@@ -30,9 +30,6 @@ def register(
     def work(conn: Connection) -> None:
         now = db.now(conn)
         ended = (table.c.worker == worker, table.c.instance != instance)
-        old = (*ended, table.c.stopped_at < now - _KEPT)
-        if conn.execute(select(table.c.instance).where(*old).limit(1)).first():
-            conn.execute(delete(table).where(*old))
         conn.execute(
             update(table).where(*ended, table.c.stopped_at.is_(None)).values(stopped_at=now)
         )
@@ -56,6 +53,21 @@ def beat(db: Database, *, instance: str, load: int) -> None:
 def stopped(db: Database, *, instance: str) -> None:
     """Record that *instance* has ended."""
     _touch(db, instance, load=0, ended=True)
+
+
+def prune(db: Database, limit: int = 500) -> int:
+    """Delete up to *limit* rows of instances silent for 30 days; returns how many."""
+    table = db.tables.worker
+
+    def work(conn: Connection) -> int:
+        old = table.c.heartbeat_at < db.now(conn) - _KEPT
+        query = select(table.c.instance).where(old).order_by(table.c.heartbeat_at)
+        ids = sorted(conn.execute(query.limit(limit)).scalars())
+        if ids:
+            conn.execute(delete(table).where(table.c.instance.in_(ids)))
+        return len(ids)
+
+    return db.run(work)
 
 
 def live(db: Database) -> list[dict[str, Any]]:

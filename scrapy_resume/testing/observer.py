@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from scrapy_resume.store.errors import error_kind
 from scrapy_resume.testing.rules import wrong_in
 from scrapy_resume.testing.snapshot import Served, Snapshot, by_shard, opened, read_snapshot
 from scrapy_resume.testing.steps import wrong_between
@@ -46,7 +47,8 @@ class Observer:
     """Looks at a database several times, for what only two looks can show.
 
     *violations* are all that were found, each once; *looks*, *tasks* and *shards* count
-    what was looked at. The arguments are those of :func:`check`.
+    what was looked at, *missed* the looks that an unreachable database cost. *latest* holds
+    the rows of the last look. The arguments are those of :func:`check`.
     """
 
     def __init__(
@@ -59,11 +61,11 @@ class Observer:
         key: str = "key",
     ) -> None:
         self.violations: list[Violation] = []
-        self.looks = self.tasks = self.shards = 0
+        self.looks = self.missed = self.tasks = self.shards = 0
         self._url, self._prefix = database_url, prefix
         self._table, self._key = table, key
         self._served = by_shard(served)
-        self._before: Snapshot | None = None
+        self.latest: Snapshot | None = None
 
     def look(self) -> list[Violation]:
         """Take a snapshot: what is wrong in it, and with the way from the last one to it."""
@@ -71,14 +73,16 @@ class Observer:
             return self._compare(read_snapshot(db, self._table, self._key))
 
     @contextmanager
-    def watching(self, interval: float = 0.1) -> Iterator[Observer]:
+    def watching(self, interval: float = 0.1, *, patient: bool = False) -> Iterator[Observer]:
         """Look every *interval* seconds from a thread of its own, and once more at the end.
 
-        An error of the database ends the watch and is raised at the end.
+        An error of the database ends the watch and is raised at the end. With *patient* an
+        unreachable database only costs looks, but for the last one.
         """
         over = threading.Event()
         errors: list[Exception] = []
-        thread = threading.Thread(target=self._watch, args=(over, interval, errors), daemon=True)
+        given = (over, interval, patient, errors)
+        thread = threading.Thread(target=self._watch, args=given, daemon=True)
         thread.start()
         try:
             yield self
@@ -88,21 +92,27 @@ class Observer:
         for error in errors:
             raise error
 
-    def _watch(self, over: threading.Event, interval: float, errors: list[Exception]) -> None:
-        try:
-            with opened(self._url, self._prefix) as db:
-                last = False
-                while not last:
-                    last = over.wait(interval)
-                    self._compare(read_snapshot(db, self._table, self._key))
-        except Exception as error:
-            errors.append(error)
+    def _watch(
+        self, over: threading.Event, interval: float, patient: bool, errors: list[Exception]
+    ) -> None:
+        last = False
+        while not last:
+            try:
+                with opened(self._url, self._prefix) as db:
+                    while not last:
+                        last = over.wait(interval)
+                        self._compare(read_snapshot(db, self._table, self._key))
+            except Exception as error:
+                if last or not patient or error_kind(error) not in ("retry", "reconnect"):
+                    errors.append(error)
+                    return
+                self.missed += 1
 
     def _compare(self, now: Snapshot) -> list[Violation]:
         found = list(wrong_in(now, self._served))
-        if self._before is not None:
-            found += wrong_between(self._before, now)
-        self._before = now
+        if self.latest is not None:
+            found += wrong_between(self.latest, now)
+        self.latest = now
         self.looks += 1
         self.tasks, self.shards = len(now.tasks), len(now.shards)
         self.violations += [one for one in found if one not in self.violations]

@@ -165,15 +165,17 @@ class _Shard:
 
 def _stray_items(now: Snapshot) -> Iterator[Violation]:
     """An item is stored with its page or not at all."""
-    shards = {(row["task_id"], row["shard_no"]): row for row in now.shards.values()}
-    for item in now.items.values():
-        row = shards.get((item["task_id"], item["shard_no"]))
-        if row is None or item["page"] is None or _rewound(now, row):
-            continue
+    shards: dict[tuple[int, int], _Shard] = {}
+    for row in now.shards.values():
         shard = _Shard.of(row)
-        if isinstance(shard, _Shard) and not shard.committed(item["page"]):
+        if isinstance(shard, _Shard) and not _rewound(now, row):
+            shards[row["task_id"], row["shard_no"]] = shard
+    for item in now.items.values():
+        owner = shards.get((item["task_id"], item["shard_no"]))
+        page = item["page"]
+        if owner is not None and page is not None and not owner.committed(page):
             text = f"{item['item_key']!r} is stored and its page is not committed"
-            yield shard.bad("I5", text, item["page"])
+            yield owner.bad("I5", text, page)
 
 
 def _rewound(now: Snapshot, shard: Row) -> bool:

@@ -20,7 +20,8 @@ Served: TypeAlias = (
 """What a site serves: the item keys of each list page. Pages by number, if the numbers
 mean the same in every shard; else a mapping of pages for each shard key."""
 
-_BEING_MADE = frozenset({1412, 1684})  # what MySQL says of a table that was just created
+# What MySQL says of a table that was just made, or whose upgrade is under way.
+_BEING_MADE = frozenset({1054, 1146, 1412, 1684})
 _PATIENCE = 100
 
 Row: TypeAlias = Mapping[str, Any]

@@ -83,6 +83,15 @@ class Crawl:
         return [line for line in self.log.splitlines() if f"] {level}: " in line]
 
 
+def frozen(crawl: Crawl) -> bool:
+    """Is the process stopped?"""
+    try:
+        text = Path(f"/proc/{crawl.process.pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return text.rpartition(")")[2].split()[0] == "T"
+
+
 def wait_until(true: Callable[[], Any], timeout: float = 20.0, interval: float = 0.02) -> None:
     """Wait until *true()* holds, asked every *interval* seconds. Raises AssertionError."""
     deadline = time.monotonic() + timeout

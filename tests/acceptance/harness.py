@@ -24,11 +24,13 @@ from example_project.site import Site
 from scrapy_resume.store.engine import Database
 from scrapy_resume.testing import check
 from scrapy_resume.testing.snapshot import Snapshot, read_snapshot
-from tests.acceptance.crawl import Crawl, wait_until
+from tests.acceptance.crawl import Crawl, frozen, wait_until
 from tests.acceptance.forkserver import Forked, ForkServer
 from tests.acceptance.project import CHAIN, DETAILS, HEADER, NUMBERED, PAGES, SETTINGS
 
-__all__ = ["CHAIN", "DETAILS", "HEADER", "NUMBERED", "ROOT", "Bench", "Crawl", "wait_until"]
+__all__ = [
+    "CHAIN", "DETAILS", "HEADER", "NUMBERED", "ROOT", "Bench", "Crawl", "frozen", "wait_until",
+]  # fmt: skip
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,6 +83,12 @@ class Bench:
 
         Processes with the same *home* are on the same machine.
         """
+        return self.run_scrapy(*self.words(spider, *args, home=home, verb=verb, **given))
+
+    def words(
+        self, spider: str, *args: str, home: str = "home", verb: str = "crawl", **given: Any
+    ) -> list[str]:
+        """The words of the ``scrapy`` command that :meth:`start` runs."""
         settings = {
             "RESUME_HOME": str(self.directory / home),
             "RESUME_TABLE_PREFIX": self.prefix,
@@ -89,7 +97,7 @@ class Bench:
         }
         options = [part for name, value in settings.items() for part in ("-s", f"{name}={value}")]
         options += [part for arg in args for part in ("-a", arg)]
-        return self.run_scrapy(verb, *([spider] if spider else []), *options)
+        return [verb, *([spider] if spider else []), *options]
 
     def run_scrapy(self, *words: str) -> Crawl:
         """Start ``scrapy`` with *words* in the project, forked if there is a fork server."""
@@ -216,6 +224,13 @@ class Bench:
         expired = shard.update().where(shard.c.status == "running")
         with self.database.transaction() as conn:
             conn.execute(expired.values(lease_until=datetime.datetime(2000, 1, 1)))
+
+    def due_at_once(self) -> None:
+        """Let every shard that waits for its time fall due now."""
+        shard = self.database.tables.task_shard
+        waits = (shard.c.status == "pending", shard.c.due == 0)
+        with self.database.transaction() as conn:
+            conn.execute(shard.update().where(*waits).values(due=1, next_run_at=None))
 
     # What the site saw
 

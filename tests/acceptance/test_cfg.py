@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -14,12 +15,13 @@ import pytest
 from example_project.site import Site
 
 from tests.acceptance.harness import Bench
-from tests.services import MariaDB
+from tests.services import MariaDB, Redis
 
 SHORT = """\
 class Rows(Chain):
     name = 'rows'
 """
+REDIS_PASSWORD = "iA/127c=[CANARY#x@y z"
 PASSWORD = " p@ss/w#o:r%d 100% [öü] 日本'\"\\"
 
 
@@ -79,6 +81,49 @@ def test_cfg_1_an_unescaped_password_is_explained_before_any_connection(
     assert "%40" in error
     assert "canary" not in crawl.log and "Traceback" not in crawl.log
     assert bench.site.requests == []
+
+
+@pytest.fixture
+def locked_redis(tmp_path: Path) -> Iterator[Redis]:
+    """A Redis with a password that is hard to write."""
+    server = Redis(tmp_path / "redis", "--requirepass", REDIS_PASSWORD)
+    server.start()
+    yield server
+    server.discard()
+
+
+def test_cfg_3_a_redis_password_with_special_characters(
+    sqlite_bench: Bench, locked_redis: Redis
+) -> None:
+    bench, word = sqlite_bench, quote(REDIS_PASSWORD, safe="")
+    bench.settings = {"LOG_LEVEL": "DEBUG", "RESUME_RUN": "new"}
+    bench.site.listing.rows = bench.site.listing.rows[:20]
+    bench.write(SHORT)
+    where = f"{locked_redis.host}:{locked_redis.port}"
+    parts = {"RESUME_REDIS_HOST": locked_redis.host, "RESUME_REDIS_PORT": str(locked_redis.port)}
+    admin = locked_redis.client(password=REDIS_PASSWORD)
+    for given in (
+        {"RESUME_REDIS_URL": f"redis://:{word}@{where}/0"},
+        {**parts, "RESUME_REDIS_PASSWORD": REDIS_PASSWORD},
+    ):
+        admin.config_resetstat()
+        bench.env = given
+        crawl = bench.crawl()
+        assert crawl.finish_reason == "finished", crawl.tail
+        assert (bench.task["verdict"], len(bench.items)) == ("complete", 20)
+        assert admin.info("commandstats").get("cmdstat_evalsha"), "Redis took no part"
+    for wrong, explained in (
+        (f"redis://:{REDIS_PASSWORD}@{where}/0", "%40"),
+        (f"redis://:{word}x@{where}/0", "refuses us"),
+        (f"redis://:{word}@{where}/99", "refuses us"),
+    ):
+        bench.env = {"RESUME_REDIS_URL": wrong}
+        crawl = bench.crawl()
+        assert crawl.finish_reason == "resume_refused"
+        (error,) = crawl.said("ERROR")
+        assert explained in error and "Traceback" not in crawl.log
+    output = "\n".join(one.log for one in bench.crawls)
+    assert "CANARY" not in output
 
 
 class Relay6:

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-from pathlib import Path
 
 from scrapy_resume.testing import Observer
-from tests.acceptance.harness import NUMBERED, Bench, Crawl, wait_until
+from tests.acceptance.harness import NUMBERED, Bench, Crawl, frozen, wait_until
 from tests.acceptance.test_res import ONE_BY_ONE
 
 ONE_SHARD = NUMBERED + "    shard_pages = 12\n"
 QUICK = {"RESUME_LEASE": 0.5, "RESUME_HEARTBEAT": 0.1, "RESUME_MAX_WAIT": 5}
-
-
-def frozen(crawl: Crawl) -> bool:
-    """Is the process stopped?"""
-    return Path(f"/proc/{crawl.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def freeze_at_page_4(bench: Bench) -> Crawl:

@@ -41,6 +41,7 @@ def test_the_check_as_json(resume: Scrapy, world: World) -> None:
         "wanted_schema": SCHEMA_VERSION,
         "problems": [],
         "warnings": [],
+        "findings": [],
     }
     world.sql("DROP TABLE resume_outbox")
     found = resume("db", "check", "--json")
@@ -64,7 +65,11 @@ def test_tables_of_the_projects_spiders_are_checked_too(bench: Bench) -> None:
     )
     assert bench.run_scrapy("resume", "db", "upgrade").wait().code == 0
     check = bench.run_scrapy("resume", "db", "check").wait()
-    assert (check.code, check.log) == (1, "table products: it does not exist; create it first\n")
+    assert (check.code, check.log) == (
+        1,
+        'table products: it does not exist; create it first (mend: CREATE TABLE "products"'
+        ' ("key" VARCHAR(190) NOT NULL, PRIMARY KEY ("key")))\n',
+    )
     bench.write("raise RuntimeError('half an edit')", name="broken")
     check = bench.run_scrapy("resume", "db", "check").wait()
     assert check.code == 1

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from scrapy_resume.store import engine
+from scrapy_resume.store import repeats
+from scrapy_resume.store.migrate import SCHEMA_VERSION
 from tests.commands.conftest import Outcome, Scrapy
 from tests.services import MariaDB, free_port
 from tests.store.worlds import World
@@ -46,7 +47,7 @@ def test_a_wrong_password(scrapy: Scrapy, mariadb: MariaDB, words: tuple[str, ..
 
 
 def test_a_server_that_is_away(scrapy: Scrapy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(repeats.time, "sleep", lambda seconds: None)
     url = f"mysql+pymysql://me:s3cret@127.0.0.1:{free_port()}/crawl"
     said = one_line(scrapy("resume", "status", RESUME_DATABASE_URL=url))
     assert "mysql+pymysql://me:***@127.0.0.1" in said
@@ -62,7 +63,11 @@ def test_a_file_that_is_no_database(scrapy: Scrapy, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("version", "said"),
-    [("0000", "older than 0001; run `scrapy resume db upgrade`"), ("9999", "newer than 0001")],
+    [
+        ("0000", f"older than {SCHEMA_VERSION}; run `scrapy resume db upgrade`"),
+        ("9999", f"newer than {SCHEMA_VERSION}; this worker needs a newer scrapy_resume"),
+    ],
+    ids=["older", "newer"],
 )
 @pytest.mark.parametrize("words", [("status",), ("why", "books")], ids=" ".join)
 def test_tables_of_another_version(

@@ -34,8 +34,9 @@ def test_a_shard_that_a_worker_holds(resume: Scrapy, world: World) -> None:
     _, said, advice = resume("why", "books").out.splitlines()
     assert said.startswith(
         "Shard 1 (site, pages 1-, read up to 1 and 3) is held by worker worker-o (crawler7,"
-        " pid 4711) for 16 min more unless it renews; last written 2"
+        " pid 4711) for 16 min more unless it renews, until 2"
     )
+    assert "; last written 2" in said
     assert advice.endswith("`scrapy resume status 1 --watch` follows them.")
 
 

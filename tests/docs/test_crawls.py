@@ -43,6 +43,7 @@ STORED = {
     "login members": {"resume_item": 120},
     "item-tables products": {"product": 120, "resume_item": 0},
     "item-tables offers": {"offer": 120, "resume_item": 120},
+    "item-tables prices": {"price": 120, "resume_item": 0},
     "secrets shop": {"resume_item": 30},
     "components slow": {"resume_item": 30},
 }
@@ -209,10 +210,13 @@ def make_tables(directory: Path) -> None:
     done = sh(block("docs/how-to/item-tables.md", "sh", "CREATE TABLE product").text, project)
     assert done.returncode == 0, done.stdout
     made = project / ".scrapy" / "resume" / "resume.db"
-    shutil.copy(made, directory / "item-tables-products")
-    shutil.copy(made, directory / "item-tables-offers")
+    for name in ("products", "offers", "prices"):
+        shutil.copy(made, directory / f"item-tables-{name}")
     with closing(sqlite3.connect(directory / "item-tables-offers" / "resume.db")) as offers:
         offers.execute("CREATE TABLE offer (sku TEXT NOT NULL PRIMARY KEY, price TEXT)")
+    with closing(sqlite3.connect(directory / "item-tables-prices" / "resume.db")) as prices:
+        columns = "id INTEGER PRIMARY KEY, sku VARCHAR(20) NOT NULL UNIQUE, price VARCHAR(20)"
+        prices.execute(f"CREATE TABLE price ({columns})")
 
 
 def run_all(directory: Path) -> Any:

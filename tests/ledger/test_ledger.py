@@ -28,7 +28,10 @@ class Engine:
     """What the ledger wraps, as Scrapy 2.19 has it."""
 
     def __init__(self) -> None:
-        self.downloader = SimpleNamespace(fetch=lambda request, spider=None: None)
+        self.downloader = SimpleNamespace(
+            fetch=lambda request, spider=None: None,
+            handlers=SimpleNamespace(download_request_async=lambda request: None),
+        )
         self.scraper = SimpleNamespace(
             enqueue_scrape=lambda result, request: None,
             call_spider_async=lambda result, request: None,
@@ -48,6 +51,7 @@ def crawler() -> Any:
         settings=Settings(),
         signals=SignalManager(),
         request_fingerprinter=RequestFingerprinter(),
+        stats=SimpleNamespace(inc_value=lambda *_, **__: None),
     )
 
 

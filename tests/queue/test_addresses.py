@@ -229,7 +229,9 @@ def test_a_redis_that_refuses_us_is_a_mistake_in_the_settings(locked: Redis) -> 
     with pytest.raises(ConfigurationError, match=r"/99 refuses us.*DB index"):
         opened(f"redis://{locked.host}:{locked.port}/99")
     admin = locked.client()
-    for number, lacking in enumerate(("-zadd", "-eval -evalsha", "-publish", "-xadd", "-time")):
+    for number, lacking in enumerate(
+        ("-zadd", "-eval -evalsha", "-publish", "-subscribe", "-xadd", "-time")
+    ):
         admin.execute_command(
             "ACL", "SETUSER", f"u{number}", "on", ">canarypw", "~*", "&*", "+@all",
             *lacking.split(),

@@ -6,6 +6,7 @@ import logging
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
@@ -79,14 +80,18 @@ def test_tls_is_tried_when_the_server_wants_it(error: Exception) -> None:
     calls: list[dict[str, Any]] = []
 
     class Dialect:
-        def connect(self, **params: Any) -> str:
+        def connect(self, **params: Any) -> SimpleNamespace:
             calls.append(params)
             if params["ssl_disabled"]:
                 raise error
-            return "connected"
+            return SimpleNamespace(_read_timeout=params["read_timeout"])
 
-    assert connections._connect_mysql(Dialect(), None, (), {"ssl_disabled": True}) == "connected"
+    given = {"ssl_disabled": True, "read_timeout": 15.0, "connect_timeout": 5.0}
+    connection = connections._connect_mysql(Dialect(), None, (), given)
     assert [params["ssl_disabled"] for params in calls] == [True, False]
+    # The greeting of a frozen server is not waited for as long as an answer.
+    assert [params["read_timeout"] for params in calls] == [5.0, 5.0]
+    assert connection._read_timeout == 15.0
 
 
 PASSWORDS = ["p@ss", "p/w", "a#b", "a:b", "100%", "ö ü", "日本", " lead", "a?b", "'\"\\"]
@@ -159,7 +164,7 @@ def test_a_refused_value_is_not_repeated_in_its_error(world: World) -> None:
     refused = [{"at": SECRET}, {"n": SECRET}, {"a": f"{SECRET}日本"}, {"u": "x" * 100 + SECRET}]
     for values in refused:
         rows = [Row("t", (2,), {"id": 2, **values})]
-        assert checkpoints.store_rows(world.db, rows, writer=writer) == 0
+        assert checkpoints.store_rows(world.db, rows, writer=writer).written == 0
     errors = world.sql("SELECT error FROM resume_quarantine")
     assert len(errors) == 4
     assert SECRET not in str(errors), errors

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 from scrapy_resume.committer import Committer, GroupLimits, Outcome
 from scrapy_resume.exceptions import RunRefused
 from scrapy_resume.page import ErrorKind
-from scrapy_resume.store import checkpoints, leases, quarantine, tasks
+from scrapy_resume.store import attendance, checkpoints, leases, quarantine, tasks
 from scrapy_resume.store.checkpoints import Finish, PageRecord, Record, Release
 from scrapy_resume.store.items import ItemWriter
 from scrapy_resume.store.itemtable import Row
@@ -117,11 +117,14 @@ def test_a_run_whose_leases_ended_can_be_superseded(world: World) -> None:
 def test_a_lease_that_ended_is_no_reason_not_to_join(world: World) -> None:
     task = world.plan(2)
     world.claim(task, 1)
-    count = leases.live_elsewhere
-    assert count(world.db, task.id, instance="other") == 1
-    assert count(world.db, task.id, instance="w1") == 0
+
+    def others(instance: str) -> int:
+        found = attendance.attend(world.db, task.id, instance=instance, lease=15, alone=True)
+        return len(found)
+
+    assert (others("other"), others("w1")) == (1, 0)
     _end_leases(world)
-    assert count(world.db, task.id, instance="other") == 0
+    assert others("other") == 0
 
 
 # A record of an earlier claim in the group of a later one
@@ -203,7 +206,7 @@ def test_a_row_refused_outside_of_every_page_counts_for_its_run(world: World) ->
     task = world.plan(1)
     rows = [item("good"), _poison()]
     stored = checkpoints.store_rows(world.db, rows, writer=ItemWriter(world.db), task_id=task.id)
-    assert stored == 1
+    assert stored.written == 1
     (aside,) = quarantine.find(world.db, task.id)
     assert (aside["kind"], aside["item_key"], aside["page"]) == ("row", "bad", None)
     (one,) = world.claim(task)

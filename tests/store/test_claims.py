@@ -10,8 +10,8 @@ from sqlalchemy.dialects import mysql
 
 from scrapy_resume.page import Shard
 from scrapy_resume.store import leases
-from scrapy_resume.store.candidates import claim_query
 from scrapy_resume.store.checkpoints import Release
+from scrapy_resume.store.claimindex import claim_query
 from scrapy_resume.store.engine import Database
 from tests.services import MariaDB
 from tests.store.parallel import in_threads, start_process

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
+from collections.abc import Iterable
 
 import pymysql
 import pytest
 from sqlalchemy import exc as sa
 
-from scrapy_resume.exceptions import InjectedFault, LeaseLost
+from scrapy_resume.exceptions import InjectedFault, LeaseLost, StoreUnavailable
+from scrapy_resume.store import repeats
 from scrapy_resume.store.engine import error_kind
-from scrapy_resume.store.errors import describe, refuses_us
+from scrapy_resume.store.errors import cause, describe, is_full, refuses_us
+from scrapy_resume.store.repeats import Repeats
 
 
 def wrapped(error: Exception) -> sa.DBAPIError:
@@ -20,8 +24,9 @@ def wrapped(error: Exception) -> sa.DBAPIError:
 @pytest.mark.parametrize(
     ("kind", "numbers"),
     [
-        ("retry", [1205, 1213, 1020]),
+        ("retry", [1205, 1213, 1020, 1317, 1412, 1637, 1969, 3024, 3101]),
         ("reconnect", [2006, 2013, 1290, 1792, 1836, 1040, 2003, 1053, 1927, 4031, 0]),
+        ("reconnect", [1135, 1203, 1226, 1156, 1157, 1159, 1161]),
         ("row", [1406, 1366, 1264, 1048, 1364, 1452, 3819, 4025, 1292, 1265, 1062, 1690, 1153]),
         ("fatal", [1064, 1146, 1054, 1045, 1049, 1142, 1071, 9999]),
     ],
@@ -31,6 +36,62 @@ def test_kinds_by_number(kind: str, numbers: list[int]) -> None:
         error = pymysql.err.OperationalError(number, "text")
         assert (number, error_kind(error)) == (number, kind)
         assert (number, error_kind(wrapped(error))) == (number, kind)
+
+
+@pytest.mark.parametrize(
+    ("expected", "numbers"),
+    [
+        ("deadlocks", [1213, 1020, 3101]),
+        ("lock_waits", [1205, 1317, 1412, 1969]),
+        ("reconnects", [2006, 1290, 1040, 0]),
+    ],
+)
+def test_causes_by_number(expected: str, numbers: list[int]) -> None:
+    for number in numbers:
+        assert (number, cause(pymysql.err.OperationalError(number, "x"))) == (number, expected)
+
+
+def consume(steps: Iterable[None]) -> None:
+    for _ in steps:
+        pass
+
+
+@pytest.mark.parametrize("number", [1040, 1213, 2006])
+def test_what_may_be_tried_once_is_not_repeated(number: int) -> None:
+    error = wrapped(pymysql.err.OperationalError(number, "no"))
+    with pytest.raises(StoreUnavailable) as caught:
+        Repeats("mysql://h/d", 1, lambda: math.inf).after(error)
+    assert caught.value.__cause__ is error
+    assert sum(caught.value.repeats.values()) == 1
+
+
+def test_a_full_server_is_waited_for_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, waits = [0.0], list[float]()
+    monkeypatch.setattr("scrapy_resume.clock.monotonic", lambda: now[0])
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        now[0] += seconds
+
+    monkeypatch.setattr(repeats.time, "sleep", sleep)
+    tried = Repeats("mysql://h/d", 8, lambda: math.inf)
+    full = wrapped(pymysql.err.OperationalError(1040, "Too many connections"))
+    with pytest.raises(StoreUnavailable):
+        consume(tried.after(full) for _ in range(1000))
+    assert repeats.FULL_FOR < now[0] < repeats.FULL_FOR + repeats.LONGEST_WAIT
+    assert max(waits) <= repeats.LONGEST_WAIT
+    assert waits[0] <= 0.1  # they grow
+
+
+def test_a_busy_file_counts_as_a_lock_wait() -> None:
+    assert cause(wrapped(sqlite3.OperationalError("database is locked"))) == "lock_waits"
+
+
+@pytest.mark.parametrize(
+    ("number", "full"), [(1040, True), (1203, True), (1226, True), (2006, False)]
+)
+def test_a_full_server(number: int, full: bool) -> None:
+    assert is_full(wrapped(pymysql.err.OperationalError(number, "x"))) is full
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event, exc
 
-from scrapy_resume.store.candidates import claim_query
+from scrapy_resume.store.claimindex import claim_query
 from tests.store import test_claims, test_commit, test_leases, test_pages
 from tests.store.worlds import World
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from sqlalchemy.dialects import mysql, sqlite
 from scrapy_resume.page import Shard
 from scrapy_resume.store import cursors
 from scrapy_resume.store.items import ItemTable, ItemWriter, Row
-from scrapy_resume.store.upserts import Rule, upsert
+from scrapy_resume.store.itemstatements import Statements
+from scrapy_resume.store.upserts import Rule, change, upsert
 from tests.services import MariaDB
 from tests.store.worlds import World, item, page
 
@@ -32,8 +34,13 @@ def text(rule: Rule, at: Any) -> str:
     return " ".join(str(statement.compile(dialect=at)).split())
 
 
-OLD = [dialect((8, 0, 19)), dialect((10, 11, 4), mariadb=True), dialect((11, 8, 1), mariadb=True)]
-NEW = [dialect((8, 0, 20)), dialect((8, 4, 0)), dialect((9, 1, 0))]
+OLD = [
+    dialect((5, 7, 44)),
+    dialect((8, 0, 19)),
+    dialect((10, 11, 4), mariadb=True),
+    dialect((11, 8, 1), mariadb=True),
+]
+NEW = [dialect((8, 0, 20)), dialect((8, 4, 0)), dialect((9, 1, 0)), dialect((9, 5, 0))]
 
 
 @pytest.mark.parametrize("at", OLD)
@@ -70,6 +77,75 @@ def test_upserts_of_sqlite() -> None:
         "ON CONFLICT (isbn) DO UPDATE SET title = excluded.title"
     )
     assert " WHERE book.seen IS NULL OR " in text(Rule(("isbn",), ("title", "seen"), "seen"), at)
+
+
+@pytest.mark.parametrize("at", [*OLD, *NEW, sqlite.dialect()])
+def test_a_row_without_a_date_is_not_newer(at: Any) -> None:
+    guarded = text(Rule(("isbn",), ("title",), "seen", dated=False), at)
+    assert "book.seen IS NULL" in guarded
+    assert ">=" not in guarded
+
+
+@pytest.mark.parametrize("at", [*OLD, *NEW])
+def test_a_change_by_the_key(at: Any) -> None:
+    statement = change(TABLE, Rule(("isbn",), ("seen", "title"), "seen"))
+    whole = " ".join(str(statement.compile(dialect=at)).split())
+    assert whole.startswith("UPDATE book SET title=%s, seen=%s WHERE book.isbn = %s AND ")
+    assert whole.endswith("(book.seen IS NULL OR %s IS NOT NULL AND %s >= book.seen)")
+
+
+def statements(at: Any, **options: Any) -> Statements:
+    if at.name != "sqlite":
+        at.paramstyle, at.positional = "format", True
+    # As much of a Database as statements look at.
+    described = SimpleNamespace(
+        dialect="sqlite" if at.name == "sqlite" else "mysql", engine=SimpleNamespace(dialect=at)
+    )
+    return Statements(described, ItemTable("book", "isbn", **options), ["isbn", "title", "a%b"])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("at", OLD)
+def test_what_is_sent_to_older_servers(at: Any) -> None:
+    made = statements(at)
+    fields = frozenset({"isbn", "title", "a%b"})
+    assert " ".join(made.upsert(fields).text.split()) == (
+        "INSERT INTO book (isbn, title, `a%%b`) VALUES (%s, %s, %s)"
+        " ON DUPLICATE KEY UPDATE title = VALUES(title), `a%%b` = VALUES(`a%%b`)"
+    )
+    assert made.keep(fields).text.endswith(" ON DUPLICATE KEY UPDATE isbn = book.isbn")
+    assert made.insert(fields).text.endswith("VALUES (%s, %s, %s)")
+    changed = made.change(fields)
+    assert changed is not None
+    assert changed.text == "UPDATE book SET title=%s, `a%%b`=%s WHERE book.isbn = %s"
+    values = {"isbn": "1", "title": "t", "a%b": 5}
+    assert changed.parameters(values) == ("t", 5, "1")
+
+
+@pytest.mark.parametrize("at", NEW)
+def test_what_is_sent_to_newer_servers(at: Any) -> None:
+    made = statements(at)
+    fields = frozenset({"isbn", "title", "a%b"})
+    assert " ".join(made.upsert(fields).text.split()) == (
+        "INSERT INTO book (isbn, title, `a%%b`) VALUES (%s, %s, %s) AS new"
+        " ON DUPLICATE KEY UPDATE title = new.title, `a%%b` = new.`a%%b`"
+    )
+    assert made.keep(fields).text.endswith(" AS new ON DUPLICATE KEY UPDATE isbn = book.isbn")
+
+
+def test_what_is_sent_to_sqlite() -> None:
+    made = statements(sqlite.dialect())
+    assert " ".join(made.upsert(frozenset({"isbn", "a%b"})).text.split()) == (
+        'INSERT INTO book (isbn, "a%b") VALUES (?, ?)'
+        ' ON CONFLICT (isbn) DO UPDATE SET "a%b" = excluded."a%b"'
+    )
+    assert made.upsert(frozenset({"isbn"})).text.endswith("ON CONFLICT (isbn) DO NOTHING")
+
+
+@pytest.mark.parametrize("at", [*OLD, *NEW, sqlite.dialect()])
+def test_nothing_is_changed_that_is_to_stay(at: Any) -> None:
+    made = statements(at, update=None)
+    assert made.change(frozenset({"isbn", "title"})) is None
+    assert "title =" not in made.upsert(frozenset({"isbn", "title"})).text.split("ON ")[1]
 
 
 def test_every_value_is_a_plain_placeholder() -> None:

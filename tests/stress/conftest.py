@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from tests.acceptance.conftest import (
     forks,
+    mariadb_bench,
     pytest_sessionfinish,
     pytest_terminal_summary,
     reference,
+    site,
     tally,
 )
 
-__all__ = ["forks", "pytest_sessionfinish", "pytest_terminal_summary", "reference", "tally"]
+__all__ = [
+    "forks",
+    "mariadb_bench",
+    "pytest_sessionfinish",
+    "pytest_terminal_summary",
+    "reference",
+    "site",
+    "tally",
+]

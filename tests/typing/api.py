@@ -8,6 +8,8 @@ from typing import Any
 
 from scrapy import Request, Spider
 from scrapy.http import Response
+from sqlalchemy import Column, Integer, MetaData, Table
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from scrapy_resume import (
     ItemTable,
@@ -36,6 +38,22 @@ class Chain(ResumeSpiderMixin, Spider):
         yield self.next_page(response.follow("/list?page=2"))
 
 
+class Base(DeclarativeBase):
+    pass
+
+
+class MappedFilm(Base):
+    __tablename__ = "film"
+    id: Mapped[int] = mapped_column(primary_key=True)
+    title: Mapped[str]
+
+
+FILM = ItemTable(
+    Table("other_film", MetaData(), Column("id", Integer, primary_key=True)),
+    on_unknown_field="ignore",
+)
+
+
 class Numbered(ResumeSpiderMixin, Spider):
     name = "numbered"
     page_url = "https://example.com/list?page={page}"
@@ -60,7 +78,11 @@ class Numbered(ResumeSpiderMixin, Spider):
 
 class Free(ResumeSpiderMixin, Spider):
     name = "free"
-    item_table = {Book: ItemTable("book", ["isbn"])}
+    item_table = {
+        Book: ItemTable("book", ["isbn"]),
+        "myproject.items.Film": ItemTable(MappedFilm, update=[MappedFilm.title]),
+        "*": FILM,
+    }
 
     async def plan(self) -> AsyncIterator[Shard]:
         response = await self.fetch(Request("https://example.com/api/lists"))

@@ -19,6 +19,12 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert run.stdout.strip() == ""
 
 
+def test_a_crawl_without_redis_does_not_import_redis_py() -> None:
+    script = "import sys, scrapy_resume.session; print('redis' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "False"
+
+
 @pytest.mark.parametrize("name", scrapy_resume.__all__)
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(scrapy_resume, name).__name__ == name

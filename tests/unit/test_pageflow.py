@@ -26,6 +26,7 @@ def test_the_end_of_an_earlier_claim_does_not_forget_the_new_one() -> None:
         cast(Any, committer),
         hold_records=False,
         wake=nothing,
+        freed=nothing,
         stopped=nothing,
         fail=nothing,
         grace=1.0,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -81,6 +83,10 @@ def test_what_is_no_shard_is_refused() -> None:
         checked([Shard("a", 5, 3)])
 
 
+async def nowhere(shards: Sequence[Shard], first_no: int) -> None:
+    """Store nothing."""
+
+
 @pytest.mark.parametrize(
     ("shard", "paging", "ordered"),
     [
@@ -96,4 +102,56 @@ def test_a_shard_is_a_chain_unless_its_pages_have_numbers(
 ) -> None:
     spider = Spider()
     spider.paging = paging
-    assert Plan(spider)._ordered(shard).ordered is ordered
+    assert Plan(spider, nowhere)._ordered(shard).ordered is ordered
+
+
+class Many(Spider):
+    """Plans shards, and starts with requests and an item."""
+
+    plans_pages = False
+
+    def plan(self) -> Iterator[Shard]:
+        yield from (Shard(f"s{number}") for number in range(2500))
+
+    async def start(self) -> AsyncIterator[Any]:
+        yield scrapy.Request("http://example.com/1")
+        yield {"an": "item"}
+        yield scrapy.Request("http://example.com/2")
+
+
+def read(plan: Plan, spider: Spider) -> list[Any]:
+    async def outputs() -> list[Any]:
+        return [output async for output in plan.read(spider.start())]
+
+    return asyncio.run(outputs())
+
+
+def test_a_plan_is_handed_on_in_chunks() -> None:
+    chunks: list[tuple[int, list[str]]] = []
+
+    async def store(shards: Sequence[Shard], first_no: int) -> None:
+        chunks.append((first_no, [shard.key for shard in shards]))
+
+    spider = Many()
+    plan = Plan(spider, store)
+    assert read(plan, spider) == [{"an": "item"}]
+    assert [(first, len(keys)) for first, keys in chunks] == [(1, 1000), (1001, 1000), (2001, 502)]
+    keys = [key for _, part in chunks for key in part]
+    assert keys[:2500] == [f"s{number}" for number in range(2500)]
+    assert [key.partition(":")[0] for key in keys[2500:]] == ["2501", "2502"]
+    assert plan.count == 2502
+
+
+def test_what_is_no_shard_ends_a_plan_that_was_begun() -> None:
+    class Wrong(Many):
+        def plan(self) -> Iterator[Any]:
+            yield from (Shard(f"s{number}") for number in range(1000))
+            yield "s1000"
+
+    async def store(shards: Sequence[Shard], first_no: int) -> None:
+        stored.extend(shards)
+
+    stored: list[Shard] = []
+    with pytest.raises(ConfigurationError, match="plan\\(\\) yielded str"):
+        read(Plan(Wrong(), store), Wrong())
+    assert len(stored) == 1000

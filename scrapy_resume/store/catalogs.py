@@ -1,0 +1,16 @@
+"""Reads the facts of a table from the catalogue of whichever database it is in."""
+
+from __future__ import annotations
+
+from sqlalchemy.engine import Connection
+
+from scrapy_resume.store import catalogmysql, catalogsqlite
+from scrapy_resume.store.catalog import TableFacts
+from scrapy_resume.store.engine import Database
+
+
+def look(conn: Connection, db: Database, table: str) -> TableFacts | None:
+    """The facts of *table* as it is now; None if there is no such table."""
+    if db.dialect == "sqlite":
+        return catalogsqlite.look(conn, table)
+    return catalogmysql.look(conn, table)

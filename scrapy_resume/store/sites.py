@@ -1,0 +1,110 @@
+"""Which sites a claim may take shards of: none of those parked, and only so many of each.
+
+A cap counts the running shards of a site over all runs and workers. Whoever claims
+under a cap first locks the site's row in ``site_health``, and keeps it locked until its
+COMMIT: claims at one site happen one after the other, so each counts what the ones
+before it took. Claims at other sites go on beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+
+from sqlalchemy import Select, bindparam, func, select
+from sqlalchemy.dialects.mysql import insert as mysql_insert
+from sqlalchemy.engine import Connection
+
+from scrapy_resume.store.accesspath import by_index
+from scrapy_resume.store.claimindex import built_once
+from scrapy_resume.store.engine import Database
+
+_PARKED = ("blocked", "paused")
+_UNBOUNDED = 1 << 30
+
+
+def parked(conn: Connection, db: Database) -> frozenset[str]:
+    """The sites whose shards are not handed out now."""
+    health = db.tables.site_health
+
+    def build() -> Select[tuple[str, datetime]]:
+        query = select(health.c.site, health.c.until)
+        return query.where(health.c.state.in_(_PARKED))
+
+    rows = conn.execute(built_once(db, "parked sites", build)).all()
+    now = db.now(conn) if any(row.until for row in rows) else None
+    return frozenset(row.site for row in rows if now is None or not row.until or row.until > now)
+
+
+def full(conn: Connection, db: Database, cap: int) -> frozenset[str]:
+    """The sites that have *cap* running shards or more, at this moment; none without a cap."""
+    if not cap:
+        return frozenset()
+    crowded = built_once(
+        db, "full sites", lambda: _running(db).having(func.count() >= bindparam("cap"))
+    )
+    return frozenset(row.site for row in conn.execute(crowded, {"cap": cap}))
+
+
+class Rooms:
+    """How many more shards of each site one claim may take, in its transaction."""
+
+    def __init__(self, conn: Connection, db: Database, cap: int) -> None:
+        self._conn, self._db, self._cap = conn, db, cap
+        self._room: dict[str, int] = {}
+
+    def at(self, site: str) -> int:
+        """How many more of *site*, which was opened before if there is a cap."""
+        return self._room.get(site, 0) if self._cap else _UNBOUNDED
+
+    def take(self, site: str, count: int = 1) -> None:
+        """Count *count* shards of *site* as taken."""
+        if self._cap:
+            self._room[site] -= count
+
+    def open(self, sites: Collection[str]) -> None:
+        """Learn the room of *sites*; one where another claim is busy now has none for us.
+
+        If all of them are busy it waits, which it may as long as it has locked no other
+        site: those who wait all lock in one order.
+        """
+        new = sorted(set(sites) - set(self._room)) if self._cap else []
+        if not new:
+            return
+        locked = self._lock(new, wait=False)
+        if not locked and not any(room >= 0 for room in self._room.values()):
+            locked = self._lock(new, wait=True)
+        counts = self._count(locked)
+        self._room |= {site: self._cap - counts.get(site, 0) for site in locked}
+        self._room |= dict.fromkeys(set(new) - set(locked), -1)
+
+    def _lock(self, sites: list[str], *, wait: bool) -> list[str]:
+        if self._db.dialect == "sqlite":  # BEGIN IMMEDIATE has locked everything
+            return sites
+        health = self._db.tables.site_health
+        rows = select(health.c.site).where(health.c.site.in_(sites)).order_by(health.c.site)
+        missing = sorted(set(sites) - set(self._conn.execute(rows).scalars()))
+        if missing:
+            self._enter(missing)
+        lock = rows.with_for_update(skip_locked=not wait)
+        return list(self._conn.execute(lock).scalars())
+
+    def _enter(self, sites: list[str]) -> None:
+        """Give *sites* a row each, locked; one that another claim makes now is waited for."""
+        health, now = self._db.tables.site_health, self._db.now(self._conn)
+        row = {"state": "healthy", "reason": "claimed from", "updated_at": now}
+        statement = mysql_insert(health).on_duplicate_key_update(site=health.c.site)
+        self._conn.execute(statement, [row | {"site": site} for site in sites])
+
+    def _count(self, sites: list[str]) -> dict[str, int]:
+        shard = self._db.tables.task_shard
+        rows = self._conn.execute(_running(self._db).where(shard.c.site.in_(sites)))
+        return {row.site: row.count_ for row in rows}
+
+
+def _running(db: Database) -> Select[tuple[str, int]]:
+    """The number of running shards of each site: those with a lease, read from its index."""
+    shard = db.tables.task_shard
+    counts = select(shard.c.site, func.count().label("count_"))
+    counts = counts.where(shard.c.lease_until.is_not(None)).group_by(shard.c.site)
+    return by_index(counts, shard, "lease")

@@ -1,0 +1,124 @@
+"""What can be wrong with the table itself and with its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy.engine import Connection
+
+from scrapy_resume.store import smallids
+from scrapy_resume.store.catalog import ColumnFacts, TableFacts
+from scrapy_resume.store.engine import Database
+from scrapy_resume.store.findings import Finding, quoted
+from scrapy_resume.store.itemtable import ItemTable
+from scrapy_resume.store.itemtargets import named
+
+_EXACT = {"mariadb": "utf8mb4_nopad_bin", "mysql": "utf8mb4_0900_bin", "old": "utf8mb4_bin"}
+
+
+def missing_table(conn: Connection, db: Database, declared: ItemTable) -> Finding:
+    """There is no such table: a sketch of the one that would do."""
+    table = quoted(db.dialect, declared.name)
+    columns = [f"{quoted(db.dialect, name)} VARCHAR(190) NOT NULL" for name in declared.key]
+    more = [name for name in dict.fromkeys(named(declared)) if name not in declared.key]
+    columns += [f"{quoted(db.dialect, name)} TEXT" for name in more]
+    key = f", PRIMARY KEY ({quoted(db.dialect, *declared.key)})" if declared.key else ""
+    exact = f" CHARACTER SET utf8mb4 COLLATE {_exact(conn)}" if db.dialect == "mysql" else ""
+    mend = f"CREATE TABLE {table} ({', '.join(columns)}{key}){exact}" if columns else None
+    return Finding("missing_table", declared.name, None, "it does not exist; create it first", mend)
+
+
+def of_names(db: Database, declared: ItemTable, facts: TableFacts) -> Iterator[Finding]:
+    """What makes every other question useless."""
+    table = declared.name
+    if facts.is_view:
+        what = "it is a view, which cannot say whether a key is there; name its table instead"
+        yield Finding("view", table, None, what)
+    if not declared.key:
+        which = [index.shown for index in facts.unique]
+        hint = f"; its unique indexes are of ({'), ('.join(which)})" if which else ""
+        yield Finding("no_key", table, None, f"its ItemTable names no key{hint}")
+    for name in dict.fromkeys(named(declared)):
+        column = facts.columns.get(name)
+        if column is None:
+            yield _missing_column(db, facts, name)
+        elif column.generated:
+            what = "the database generates its values, so that no item can set it"
+            yield Finding("generated_column", table, name, what)
+
+
+def of_columns(
+    conn: Connection, db: Database, declared: ItemTable, facts: TableFacts
+) -> Iterator[Finding]:
+    """What may go wrong with single columns."""
+    for name in declared.key:
+        if facts.columns[name].nullable:
+            mend = _modify(conn, facts, name, nullable=False) if db.dialect == "mysql" else None
+            what = "a key column must be NOT NULL, since rows without a key are never the same"
+            yield Finding("nullable_key", facts.name, name, what, mend)
+    for name, column in facts.columns.items():
+        if column.charset not in (None, "utf8mb4", "binary", "utf16", "utf32", "utf16le"):
+            what = f"{column.charset} cannot hold every character; what it cannot is rejected"
+            mend = _modify(conn, facts, name, column.nullable)
+            yield Finding("charset", facts.name, name, what, mend)
+        if name in declared.key and column.collation:
+            yield from _collation(conn, db, facts, column)
+    yield from _small_id(facts)
+
+
+def _missing_column(db: Database, facts: TableFacts, name: str) -> Finding:
+    alike = [one for one in facts.columns if one.casefold() == name.casefold()]
+    what = "there is no such column" + (f"; there is {alike[0]}" if alike else "")
+    table, column = quoted(db.dialect, facts.name), quoted(db.dialect, name)
+    kind = "TEXT CHARACTER SET utf8mb4" if db.dialect == "mysql" else "TEXT"
+    mend = None if alike or facts.is_view else f"ALTER TABLE {table} ADD COLUMN {column} {kind}"
+    return Finding("missing_column", facts.name, name, what, mend)
+
+
+def _collation(
+    conn: Connection, db: Database, facts: TableFacts, column: ColumnFacts
+) -> Iterator[Finding]:
+    collation = str(column.collation)
+    exact = "bin" in collation.lower()
+    can = db.dialect == "mysql" and collation != _exact(conn)
+    mend = _modify(conn, facts, column.name, column.nullable) if can else None
+    if not exact:
+        what = f"the collation {collation} takes different keys for one, as A and a"
+        yield Finding("collation", facts.name, column.name, what, mend)
+    elif collation.endswith("_bin") and not ("nopad" in collation or "0900" in collation):
+        what = f"the collation {collation} takes keys that end in spaces for those without"
+        yield Finding("padding", facts.name, column.name, what, mend)
+
+
+def _small_id(facts: TableFacts) -> Iterator[Finding]:
+    column = smallids.small_id(facts)
+    if column is None:
+        return
+    last = smallids.last_id(column)
+    what = f"every upsert may use up an id of {column.type}, which ends at {last}"
+    what += f" and is at {facts.next_id or 1} now"
+    table, name = quoted("mysql", facts.name), quoted("mysql", column.name)
+    mend = f"ALTER TABLE {table} MODIFY {name} BIGINT UNSIGNED NOT NULL AUTO_INCREMENT"
+    yield Finding("small_id", facts.name, column.name, what, mend)
+
+
+def _modify(conn: Connection, facts: TableFacts, name: str, nullable: bool) -> str:
+    """The column as it is, exact and of every character, and nullable or not."""
+    column = facts.columns[name]
+    text = f"ALTER TABLE {quoted('mysql', facts.name)} MODIFY {quoted('mysql', name)} {column.type}"
+    if column.charset is not None:
+        text += f" CHARACTER SET utf8mb4 COLLATE {_exact(conn)}"
+    text += "" if nullable else " NOT NULL"
+    default = column.default
+    if default is None or default.upper() == "NULL":
+        return text
+    plain = getattr(conn.dialect, "is_mariadb", False) or "(" in default
+    escaped = default.replace("'", "''")
+    return text + (f" DEFAULT {default}" if plain else f" DEFAULT '{escaped}'")
+
+
+def _exact(conn: Connection) -> str:
+    if getattr(conn.dialect, "is_mariadb", False):
+        return _EXACT["mariadb"]
+    version = getattr(conn.dialect, "server_version_info", None) or (8,)
+    return _EXACT["mysql" if version >= (8, 0, 17) else "old"]

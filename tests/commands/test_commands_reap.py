@@ -1,0 +1,107 @@
+"""``scrapy resume reap``."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from pathlib import Path
+
+from sqlalchemy import update
+
+from scrapy_resume.commands import reap
+from scrapy_resume.page import Shard
+from scrapy_resume.store import leases, operations
+from scrapy_resume.store.records import Finish, Release
+from scrapy_resume.worker import WorkerSlot
+from tests.commands.conftest import Scrapy
+from tests.store.worlds import World, page
+
+QUICK = {"RESUME_LEASE": 0.5, "RESUME_HEARTBEAT": 0.1}
+_NOTHING = {"recovered": 0, "reclaimed": 0, "due": 0, "ended": [], "pruned": 0}
+
+
+def test_where_nothing_is_nothing_is_made(scrapy: Scrapy) -> None:
+    assert scrapy("resume", "reap", "--json").json == _NOTHING
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_nothing_to_do_is_said_at_once(resume: Scrapy, world: World) -> None:
+    world.claim(world.plan(), lease=1000)
+    begun = time.monotonic()
+    assert resume("reap", RESUME_LEASE=60).out == "Nothing had to be taken back.\n"
+    assert time.monotonic() - begun < 20
+
+
+def test_what_is_not_renewed_for_one_more_lease_is_taken_back(resume: Scrapy, world: World) -> None:
+    task = world.plan(3)
+    held = world.claim(task, lease=-1)
+    begun = time.monotonic()
+    outcome = resume("reap", **QUICK)
+    assert time.monotonic() - begun >= 0.5
+    assert outcome.code == 0
+    assert "Leases of 1 worker(s) have ended; watching for 0.5 s" in outcome.out
+    assert "Took back 3 shard(s) whose leases had ended." in outcome.out
+    assert all(world.shard(one.id).status == "pending" for one in held)
+    acts = [act for _, act in operations.find(world.db, task.id)]
+    assert {act.kind for act in acts} == {"reclaim"}
+    assert all(act.actor.startswith("scrapy resume reap by ") for act in acts)
+
+
+def test_a_living_worker_that_renews_after_an_outage_keeps_its_shards(
+    resume: Scrapy, world: World, monkeypatch: object
+) -> None:
+    task = world.plan(2)
+    (mine, other) = world.claim(task, 1, instance="living", lease=-1) + world.claim(
+        task, 1, instance="dead", lease=-1
+    )
+    nap = time.sleep
+
+    def sleep(seconds: float) -> None:
+        held = {mine.id: mine.fencing_token}
+        leases.renew(world.db, instance="living", shards=held, lease=100, task_id=task.id)
+        nap(seconds)
+
+    monkeypatch.setattr(reap.time, "sleep", sleep)  # type: ignore[attr-defined]
+    assert resume("reap", "--json", **QUICK).json["reclaimed"] == 1
+    assert world.shard(mine.id).status == "running"
+    assert world.shard(other.id).status == "pending"
+
+
+def test_who_died_on_this_machine_is_not_waited_for(
+    resume: Scrapy, world: World, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    dead, living = WorkerSlot.take(home), WorkerSlot.take(home)
+    task = world.plan(2)
+    for slot in (dead, living):
+        world.claim(task, 1, worker=slot.worker, instance=slot.instance, lease=1000)
+    dead.free(clean=False)
+    outcome = resume("reap", RESUME_HOME=str(home))
+    assert outcome.out == "Took back 1 shard(s) of processes that died on this machine.\n"
+    living.free()
+
+
+def test_what_has_waited_long_enough_is_raised(resume: Scrapy, world: World) -> None:
+    (shard,) = world.claim(world.plan())
+    world.commit(Release(shard.id, shard.fencing_token, "page 1: 503", "retryable", 500, True))
+    assert resume("reap", "--json").json["due"] == 0
+    table = world.db.tables.task_shard
+    with world.db.transaction() as conn:
+        now = world.db.now(conn) - timedelta(seconds=1)
+        conn.execute(update(table).values(next_run_at=now))
+    assert resume("reap").out == "1 shard(s) fell due.\n"
+    assert world.shard(shard.id).due == 1
+
+
+def test_a_run_that_nobody_ended_is_declared_over(resume: Scrapy, world: World) -> None:
+    """Its last owner died after the last shard became final."""
+    task = world.plan([Shard("a", 1, 1)])
+    unfinished = world.plan(1, name="other")
+    (shard,) = world.claim(task)
+    world.commit(page(shard, 1), Finish(shard.id, shard.fencing_token, "done", "read"))
+    outcome = resume("reap")
+    assert outcome.out == f"Run 1 of books (id {task.id}) is over: complete.\n"
+    tasks = {one["task_id"]: one for one in resume("status", "--json").json["tasks"]}
+    assert tasks[task.id]["verdict"] == "complete"
+    assert tasks[unfinished.id]["verdict"] is None
+    assert resume("reap", "--json").json == _NOTHING

@@ -1,0 +1,143 @@
+"""The heartbeat beats beside the event loop, and stops for a loop that is blocked for ever."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from scrapy_resume import heartbeat
+from scrapy_resume.exceptions import StoreUnavailable
+from scrapy_resume.heartbeat import SECOND_BEATS, Heartbeat
+from scrapy_resume.store.leases import Renewal
+
+BEAT = 0.05  # seconds
+
+
+class Loop:
+    """As much of a claim loop as a heartbeat sees. Calls for the event loop wait in *calls*
+    until :meth:`run`: until then it is blocked."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.beats: list[dict[int, int]] = []
+        self.seconds: list[float] = []
+        self.lost: list[int] = []
+        self.error: Exception | None = None
+        self.beaten_at = 0
+        self.settings = SimpleNamespace(heartbeat=BEAT, lease=5 * BEAT, loop_patience=60.0)
+        self.slot = SimpleNamespace(instance="i")
+        self.task = SimpleNamespace(id=1)
+        shards = {7: SimpleNamespace(id=7, token=3)}
+        self.flow = SimpleNamespace(shards=shards, lose=self.lost.extend)
+        self.link = SimpleNamespace(beat=lambda instance, seconds: self.seconds.append(seconds))
+        self.control = SimpleNamespace(post=lambda call, *args: call(*args))
+        self.work = SimpleNamespace(beat=self._beat)
+        outage = SimpleNamespace(began=lambda duty, error: None, ended=lambda duty: None)
+        self.session = SimpleNamespace(outage=outage)
+        self.enough = threading.Event()
+
+    def beaten(self) -> None:
+        self.beaten_at += 1
+
+    def _beat(self, task_id: int, held: dict[int, int], planning: int | None) -> Renewal:
+        self.beats.append(held)
+        if len(self.beats) >= 5:
+            self.enough.set()
+        if self.error is not None:
+            raise self.error
+        return Renewal(frozenset({7}) - set(self.flow.shards), "run")
+
+    def run(self) -> None:
+        while self.calls:
+            call, args = self.calls.pop(0)
+            call(*args)
+
+
+@pytest.fixture
+def loop(monkeypatch: pytest.MonkeyPatch) -> Loop:
+    loop = Loop()
+
+    def in_loop(call: Any, *args: Any) -> None:
+        loop.calls.append((call, args))
+
+    monkeypatch.setattr(heartbeat, "loop_caller", lambda: in_loop)
+    return loop
+
+
+@pytest.fixture
+def beating(loop: Loop) -> Iterator[Heartbeat]:
+    beating = Heartbeat(loop)  # type: ignore[arg-type]
+    yield beating
+    beating.stop()
+
+
+def test_a_blocked_loop_keeps_its_leases_and_is_not_unsure(loop: Loop, beating: Heartbeat) -> None:
+    beating.start()
+    assert loop.enough.wait(10)
+    assert loop.beaten_at == 0  # nothing ran in the loop
+    assert loop.beats[0] == {7: 3}
+    assert not beating.unsure
+    assert set(loop.seconds) == {SECOND_BEATS * BEAT}
+    assert loop.settings.lease > SECOND_BEATS * BEAT
+    loop.run()
+    assert loop.beaten_at >= 1
+
+
+def test_a_loop_that_is_blocked_for_too_long_renews_no_more(
+    loop: Loop, beating: Heartbeat, caplog: pytest.LogCaptureFixture
+) -> None:
+    loop.settings.loop_patience = 0.0001
+    beating.start()
+    time.sleep(5 * BEAT)
+    assert (loop.beats, loop.seconds) == ([], [])
+    assert caplog.text.count("RESUME_LOOP_PATIENCE") == 1
+    loop.settings.loop_patience = 60.0
+    loop.run()
+    assert loop.enough.wait(10)
+
+
+def test_a_database_that_is_away_makes_it_unsure(loop: Loop, beating: Heartbeat) -> None:
+    loop.error = StoreUnavailable("away")
+    beating.start()
+    assert loop.enough.wait(10)
+    assert beating.unsure
+
+
+def test_a_slow_beat_is_not_joined_by_another(loop: Loop, beating: Heartbeat) -> None:
+    posted = []
+    loop.control = SimpleNamespace(post=lambda *call: posted.append(call))
+    beating.tick()
+    beating.tick()
+    assert len(posted) == 1
+
+
+def test_what_was_lost_is_told_in_the_loop_if_it_is_the_same_claim(
+    loop: Loop, beating: Heartbeat
+) -> None:
+    loop.work = SimpleNamespace(beat=lambda *_: Renewal(frozenset({7}), "run"))
+    beating.tick()
+    assert loop.lost == []
+    loop.run()
+    assert loop.lost == [7]
+    loop.lost.clear()
+    beating.tick()
+    loop.flow.shards[7].token = 4  # claimed again meanwhile
+    loop.run()
+    assert loop.lost == []
+
+
+def test_it_ends_with_the_loop(
+    loop: Loop, beating: Heartbeat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def closed(*_: Any) -> None:
+        raise RuntimeError("Event loop is closed")
+
+    monkeypatch.setattr(beating, "_in_loop", closed)
+    beating.start()
+    beating._thread.join(10)
+    assert not beating._thread.is_alive()
