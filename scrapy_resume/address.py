@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote
 
 from scrapy_resume import urlparts
 from scrapy_resume.exceptions import ConfigurationError
@@ -106,10 +106,7 @@ class DatabaseAddress:
         # SQLAlchemy 2.0 does not unquote this part, so only what would be misread is escaped.
         escaped = "[%?]" if self.driver == "sqlite" else r"[^\w .-]"
         database = re.sub(escaped, lambda c: quote(c[0], safe=""), self.database)
-        query = "&".join(
-            f"{quote_plus(key)}={'***' if hide and 'password' in key else quote_plus(value)}"
-            for key, value in self.query
-        )
+        query = "&".join(urlparts.query_text(self.query, hide=hide))
         return f"{self.driver}://{login}{host}{port}/{database}" + (f"?{query}" if query else "")
 
 

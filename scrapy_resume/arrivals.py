@@ -51,7 +51,9 @@ class Arrivals(Counts):
             if not self._stops(exc):
                 raise
             if page is None:
-                _logger.exception("The scheduler could not store %s", request)
+                _logger.exception(
+                    "The scheduler could not store %s", request, extra={"action": "not_queued"}
+                )
             else:
                 page.add_trouble(trouble_from(Where.PAGE, exc, url=request.url))
                 self._settle(page)
@@ -122,6 +124,7 @@ class Arrivals(Counts):
                 "%s was crawled by code that outlived its page: it belongs to no page now and"
                 " is not covered by any checkpoint. Await such work in the callback.",
                 request,
+                extra={"action": "late_request"},
             )
 
     def _store(

@@ -21,7 +21,8 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from scrapy_resume.patience import Patience, count_repeats
+from scrapy_resume.commitstats import count_rows
+from scrapy_resume.patience import Patience
 from scrapy_resume.store.checkpoints import CommitResult
 from scrapy_resume.store.items import Row
 
@@ -152,12 +153,7 @@ class Batches:
     def _written(self, result: CommitResult) -> None:
         self._writing = 0
         self._inc("batches/written")
-        self._inc("items/written", result.written)
-        self._inc("items/repeated", result.repeated)
-        self._inc("items/fields_ignored", result.ignored)
-        self._inc("items/coerced", result.coerced)
-        self._inc("items/quarantined", len(result.rejected))
-        count_repeats(self._inc, result.repeats)
+        count_rows(self._inc, result)
         self._consider()
         self._tell()
 

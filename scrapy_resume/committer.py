@@ -21,10 +21,11 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from scrapy_resume import faults
+from scrapy_resume.commitstats import count_rows
 from scrapy_resume.exceptions import StoreUnavailable
 from scrapy_resume.outage import Outage
 from scrapy_resume.page import Trouble
-from scrapy_resume.patience import Patience, count_repeats
+from scrapy_resume.patience import Patience
 from scrapy_resume.store.checkpoints import CommitResult, PageFailure, PageRecord, Record
 from scrapy_resume.threads import StoreThread
 from scrapy_resume.watermark import Position
@@ -161,12 +162,7 @@ class Committer:
         faults.point("commit.acked")
         self._inc("commit/count")
         self._inc("commit/seconds", perf_counter() - started)
-        count_repeats(self._inc, result.repeats)
-        self._inc("items/written", result.written)
-        self._inc("items/repeated", result.repeated)
-        self._inc("items/fields_ignored", result.ignored)
-        self._inc("items/coerced", result.coerced)
-        self._inc("items/quarantined", len(result.rejected))
+        count_rows(self._inc, result)
         self.positions.update(result.positions)
         held = {(shard_id, page): trouble for shard_id, page, trouble in result.held}
         newest: dict[int, int] = {}

@@ -135,7 +135,10 @@ class Counts:
             self._pass_fault_point(page)
             return self._listener.page_closed(page)
         except Exception:
-            _logger.exception("A page could not be handed on; its shard will be read again")
+            _logger.exception(
+                "A page could not be handed on; its shard will be read again",
+                extra={"action": "page_not_handed_on"},
+            )
             return None
         finally:
             CURRENT.set(before)

@@ -10,7 +10,7 @@ from scrapy.utils.misc import load_object
 from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.store.itemtable import ItemTable, is_table, item_table
 
-SETTING = "RESUME_ITEM_TABLES"
+_SETTING = "RESUME_ITEM_TABLES"
 _ALLOWED = "an ItemTable, a SQLAlchemy Table, a class mapped to one"
 
 
@@ -48,7 +48,7 @@ class ItemRoutes:
 
 def _read(declared: Any, setting: Mapping[Any, Any] | None) -> dict[type, ItemTable]:
     if declared is None:
-        return _by_class(SETTING, setting or {})
+        return _by_class(_SETTING, setting or {})
     if is_table(declared):
         return {object: item_table(declared)}
     if isinstance(declared, Mapping):

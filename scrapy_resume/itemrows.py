@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_resume.itemfields import fields_of, given
 from scrapy_resume.itemroutes import ItemRoutes
-from scrapy_resume.itemvalues import column_values, composed, json_text, payload
+from scrapy_resume.itemvalues import column_values, composed, payload
 from scrapy_resume.store.items import ItemTable, Row, default_row
 
 if TYPE_CHECKING:
     from scrapy_resume.settings import ResumeSettings
-
-__all__ = ["ItemRows", "json_text"]
 
 
 class ItemRows:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Mapping
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from ipaddress import IPv4Address, IPv6Address
@@ -18,6 +18,8 @@ from typing import Any
 from uuid import UUID
 
 from scrapy_resume.itemfields import fields_of
+from scrapy_resume.store.daterules import utc
+from scrapy_resume.store.textrules import encoded
 
 _AS_THEY_ARE = frozenset(
     {str, int, float, bool, type(None), bytes, Decimal, date, time, timedelta}
@@ -39,10 +41,7 @@ def json_text(value: Any) -> str:
             raise
         raise ValueError("it holds NaN or an infinity, which JSON does not have") from None
     if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise ValueError("it holds half of a surrogate pair, which is no character") from None
+        encoded(text)
     return text
 
 
@@ -100,7 +99,7 @@ def _column_value(value: Any) -> Any:
         value = value.value
         return value if type(value) in _AS_THEY_ARE else _column_value(value)
     if isinstance(value, datetime):
-        return _utc(_moment(value))
+        return utc(_moment(value))
     if isinstance(value, str):
         return str.__str__(value)
     for kind in (int, float):  # and numpy.float64, which is one
@@ -125,15 +124,6 @@ def _moment(value: datetime) -> datetime:
         value.year, value.month, value.day, value.hour, value.minute, value.second,
         value.microsecond, value.tzinfo, fold=value.fold,
     )  # fmt: skip
-
-
-def _utc(value: datetime) -> datetime:
-    if value.tzinfo is None:
-        return value
-    try:
-        return value.astimezone(timezone.utc).replace(tzinfo=None)
-    except OverflowError:
-        raise ValueError("there is no such date in UTC") from None
 
 
 def _plain(value: Any) -> Any:

@@ -184,7 +184,10 @@ class Ledger(Arrivals):
         try:
             self._listener.closing()
         except Exception:
-            _logger.exception("The crawl closes although its session could not prepare for it")
+            _logger.exception(
+                "The crawl closes although its session could not prepare for it",
+                extra={"action": "closing"},
+            )
         await close(reason=reason)
 
     def _crawl(self, crawl: Callable[[Request], None], request: Request) -> None:

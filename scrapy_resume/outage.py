@@ -22,11 +22,6 @@ class Outage:
         self._away: set[str] = set()
         self._since = 0.0
 
-    @property
-    def lasting(self) -> bool:
-        """Is the database away now, as far as anyone noticed?"""
-        return bool(self._away)
-
     def began(self, duty: str, error: BaseException) -> None:
         """*duty* failed because of *error*, and tries again."""
         if not self._away:

@@ -311,7 +311,10 @@ class PageFlow:
 
     def _not_followed_up(self, failure: Failure) -> None:
         """Going on could hang the crawl: close it, the shards are read on at the next start."""
-        logger.error("A stored record could not be followed up", exc_info=failure.value)
+        logger.error(
+            "A stored record could not be followed up", exc_info=failure.value,
+            extra={"action": "not_followed_up"},
+        )  # fmt: skip
         self._fail(failure.value or RuntimeError("unknown"))
 
     def _stored(self, outcome: Outcome, shard: HeldShard, record: Any) -> None:

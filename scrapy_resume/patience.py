@@ -8,7 +8,7 @@ until the crawl that is being stopped has used up its grace.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from scrapy.utils.asyncio import call_later
@@ -16,6 +16,7 @@ from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from scrapy_resume import clock
+from scrapy_resume.commitstats import count_repeats
 from scrapy_resume.exceptions import StoreUnavailable
 from scrapy_resume.outage import Outage
 from scrapy_resume.threads import StoreThread
@@ -97,12 +98,3 @@ class Patience(Generic[T]):
         self._timer = None
         assert self._again is not None
         self._again()
-
-
-def count_repeats(inc_stat: Callable[..., None], repeats: Mapping[str, int]) -> None:
-    """Add transactions that failed and were repeated to the stats."""
-    if repeats:
-        inc_stat("commit/retries", sum(repeats.values()))
-        inc_stat("commit/deadlocks", repeats.get("deadlocks", 0))
-        inc_stat("commit/lock_waits", repeats.get("lock_waits", 0))
-        inc_stat("commit/reconnects", repeats.get("reconnects", 0))

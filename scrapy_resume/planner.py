@@ -62,6 +62,9 @@ class Planner:
             logger.info("Planned %d shard(s)", plan.count, extra={"action": "planned"})
             loop.tell_others()
         except LeaseLost:
-            logger.warning("Planning took too long and was taken over by another process")
+            logger.warning(
+                "Planning took too long and was taken over by another process",
+                extra={"action": "planning_lost"},
+            )
         finally:
             loop.heartbeat.planning = None

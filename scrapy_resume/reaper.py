@@ -136,7 +136,10 @@ class Reaper:
         if isinstance(failure.value, SchemaMismatch):
             self._loop.departure.outdated(failure.value)
         elif not (self._stopped or isinstance(failure.value, StoreUnavailable)):
-            logger.error("A round of the reaper failed", exc_info=failure.value)
+            logger.error(
+                "A round of the reaper failed", exc_info=failure.value,
+                extra={"action": "reaper_failed"},
+            )  # fmt: skip
 
     async def round(self) -> None:
         """Look who is silent, take back what is lost, raise what is due, end what is over."""

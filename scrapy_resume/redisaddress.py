@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote
 
 from scrapy_resume import urlparts
 from scrapy_resume.exceptions import ConfigurationError
@@ -132,10 +132,7 @@ class RedisAddress:
     def _render(self, password: str, *, hide: bool) -> str:
         user = quote(self.user or "", safe="")
         login = f"{user}:{password}@" if user or password else ""
-        options = [
-            f"{quote_plus(key)}={'***' if hide and 'password' in key else quote_plus(value)}"
-            for key, value in self.query
-        ]
+        options = urlparts.query_text(self.query, hide=hide)
         if self.scheme == "unix":
             where = quote(self.host)
             options.insert(0, f"db={self.db}")

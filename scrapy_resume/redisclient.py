@@ -17,7 +17,6 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from scrapy.utils.misc import load_object
 from scrapy_redis.connection import SETTINGS_PARAMS_MAP, get_redis
-from scrapy_redis.defaults import REDIS_PARAMS
 
 from scrapy_resume.exceptions import ConfigurationError, QueueUnavailable
 from scrapy_resume.redisaddress import OFF, RedisAddress
@@ -112,8 +111,7 @@ def _refuses(error: RedisError) -> bool:
 
 
 def _connect(address: RedisAddress | None, params: Mapping[str, Any]) -> RedisClient:
-    options: dict[str, Any] = {"encoding": REDIS_PARAMS["encoding"]}
-    options |= {name: value for name, value in params.items() if name not in _OURS}
+    options: dict[str, Any] = {k: value for k, value in params.items() if k not in _OURS}
     options |= {
         "socket_timeout": TIMEOUT,
         "retry": Retry(NoBackoff(), 0),

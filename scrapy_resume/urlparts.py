@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection
 from ipaddress import IPv6Address
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote_plus, unquote
 
 from scrapy_resume.exceptions import ConfigurationError
 
@@ -97,6 +97,14 @@ def query(
             f"{setting}_URL has {name}= after the question mark; it belongs before it, as in {form}"
         )
     return options
+
+
+def query_text(options: Collection[tuple[str, str]], *, hide: bool) -> list[str]:
+    """Each of *options* as a URL has it; with *hide* passwords read ``***``."""
+    return [
+        f"{quote_plus(key)}={'***' if hide and 'password' in key else quote_plus(value)}"
+        for key, value in options
+    ]
 
 
 def decoded(setting: str, text: str) -> str:

@@ -119,6 +119,66 @@ MUTANTS = (
         ("test_red.py::test_red_2_a_callback_longer_than_the_lease_harms_nothing",),
     ),
     Mutant(
+        "a holder that is not sure of its leases goes on asking the site",
+        (
+            (
+                "ledger.py",
+                "            while self.unsure() and not page.closed:\n"
+                "                await _pause()\n",
+                "",
+            ),
+        ),
+        ("test_workers.py::test_red_3_a_lost_shards_requests_are_not_asked_for",),
+    ),
+    Mutant(
+        "a neighbour that died is waited for",
+        (("reaper.py", "recovered = await run(recover, db, loop.slot)", "recovered = 0"),),
+        (
+            "test_workers.py::test_a_neighbour_on_the_same_machine_is_recovered_without_waiting"
+            "_for_its_lease[sqlite]",
+        ),
+    ),
+    Mutant(
+        "a held lock is no sign of life",
+        (("reaper.py", "            alive=alive, lease=lease,\n", "            lease=lease,\n"),),
+        ("test_workers.py::test_a_frozen_neighbour_holds_its_slot_and_has_one_more_lease",),
+    ),
+    Mutant(
+        "nobody ends a run whose last owner died",
+        (("reaper.py", "over = await run(finishing.finish_ended, db)", "over = []"),),
+        ("test_workers.py::test_a_run_whose_last_owner_died_is_declared_over_by_others[sqlite]",),
+    ),
+    Mutant(
+        "a worker does not look whether the tables changed",
+        (("reaper.py", "        await run(migrate.still_fits, db)\n", ""),),
+        ("test_workers.py::test_tables_upgraded_under_a_running_worker_end_it_politely[sqlite]",),
+    ),
+    Mutant(
+        "two may be alone in a run",
+        (
+            (
+                "store/attendance.py",
+                "existing(conn, db, task_id, lock=True)",
+                "existing(conn, db, task_id)",
+            ),
+        ),
+        (
+            "../store/test_attendance.py::test_of_those_who_ask_at_the_same_moment_one_is_alone"
+            "[mariadb]",
+        ),
+    ),
+    Mutant(
+        "news that come while the database is asked are lost",
+        (
+            (
+                "claimer.py",
+                "min(later, self._asked + SHORTEST) if self._news else later",
+                "later",
+            ),
+        ),
+        ("../unit/test_claimer.py::test_news_that_come_while_the_database_is_asked_are_not_lost",),
+    ),
+    Mutant(
         "Redis is asked in the event loop",
         (
             (

@@ -52,7 +52,7 @@ def crawl(
     for error in errors:
         if isinstance(error, ResumeError):
             raise error
-        logger.error("The crawl could not begin", exc_info=error)
+        logger.error("The crawl could not begin", exc_info=error, extra={"action": "not_begun"})
     return crawler
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from scrapy_resume.store import daterules, numberrules, textrules
 from scrapy_resume.store.catalog import ColumnFacts
-from scrapy_resume.store.columntypes import ColumnType, column_type
+from scrapy_resume.store.columntypes import ColumnType, Convert, Note, column_type
 from scrapy_resume.store.textrules import is_whole
 
-Rule = Callable[[Any], Any]
+Rule = Convert  # raises Unfit, which names the column
 Coerced = Callable[[str, str], None]
 
 
@@ -53,7 +53,7 @@ def _never(column: str) -> Rule:
     return rule
 
 
-def _careful(facts: ColumnFacts, convert: Rule) -> Rule:
+def _careful(facts: ColumnFacts, convert: Convert) -> Rule:
     """*convert*, its errors naming the column, and None where the column may be NULL."""
     name, nullable = facts.name, facts.nullable
 
@@ -70,7 +70,7 @@ def _careful(facts: ColumnFacts, convert: Rule) -> Rule:
     return careful
 
 
-def _integer(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Any) -> Rule:
+def _integer(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Note) -> Rule:
     convert, low, high = numberrules.integer(declared, dialect)
     careful = _careful(facts, convert)
 
@@ -80,7 +80,7 @@ def _integer(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Any) 
     return rule
 
 
-def _float(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Any) -> Rule:
+def _float(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Note) -> Rule:
     convert, low, high = numberrules.floating(declared, note)
     careful = _careful(facts, convert)
     if declared.digits:
@@ -92,7 +92,7 @@ def _float(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Any) ->
     return rule
 
 
-def _text(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Any) -> Rule:
+def _text(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Note) -> Rule:
     careful = _careful(facts, textrules.text(declared, facts.charset))
     size = 2**62 if declared.size is None else declared.size
     wide = size // 4 if declared.in_bytes else size  # characters that fit whatever they are
@@ -112,15 +112,13 @@ def _text(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Any) -> 
     return rule
 
 
-def _binary(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Any) -> Rule:
+def _binary(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Note) -> Rule:
     return _careful(facts, textrules.binary(declared))
 
 
-def _datetime(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Any) -> Rule:
+def _datetime(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Note) -> Rule:
     careful = _careful(facts, daterules.datetimes(declared))
     write = daterules.moment(declared.digits)
-    if declared.words:
-        return careful
 
     def rule(value: Any) -> Any:
         if type(value) is datetime and value.tzinfo is None:
@@ -130,7 +128,7 @@ def _datetime(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Any)
     return rule
 
 
-def _date(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Any) -> Rule:
+def _date(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Note) -> Rule:
     careful = _careful(facts, daterules.dates(note))
 
     def rule(value: Any) -> Any:
@@ -139,11 +137,11 @@ def _date(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Any) -> 
     return rule
 
 
-def _other(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Any) -> Rule:
+def _other(facts: ColumnFacts, declared: ColumnType, dialect: str, note: Note) -> Rule:
     return _careful(facts, textrules.untyped(declared, dialect))
 
 
-_RULES: dict[str, Callable[[ColumnFacts, ColumnType, str, Any], Rule]] = {
+_RULES: dict[str, Callable[[ColumnFacts, ColumnType, str, Note], Rule]] = {
     "integer": _integer,
     "float": _float,
     "decimal": lambda f, t, d, n: _careful(f, numberrules.decimal(t, d, n)),
@@ -152,9 +150,11 @@ _RULES: dict[str, Callable[[ColumnFacts, ColumnType, str, Any], Rule]] = {
     "json": lambda f, t, d, n: _careful(f, textrules.json_text(d)),
     "date": _date,
     "datetime": _datetime,
+    "timestamp": lambda f, t, d, n: _careful(f, daterules.datetimes(t)),
     "time": lambda f, t, d, n: _careful(f, daterules.times(t)),
     "choice": lambda f, t, d, n: _careful(f, textrules.choice(t)),
     "choices": lambda f, t, d, n: _careful(f, textrules.choices(t)),
     "parsed": lambda f, t, d, n: _careful(f, textrules.parsed(t)),
+    "guessed": _other,
     "other": _other,
 }

@@ -8,13 +8,17 @@ INTEGER has 64 bits, REAL is a double, TEXT and BLOB have no length, NUMERIC no 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Kind = Literal[
-    "integer", "float", "decimal", "text", "binary", "json",
-    "date", "datetime", "time", "choice", "choices", "parsed", "other",
+    "integer", "float", "decimal", "text", "binary", "json", "date", "datetime", "timestamp",
+    "time", "choice", "choices", "parsed", "guessed", "other",
 ]  # fmt: skip
+
+Note = Callable[[str], None]  # is told why a value is stored that is not quite the one given
+Convert = Callable[[Any], Any]  # gives what is stored of a value; raises ValueError, why not
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +26,9 @@ class ColumnType:
     """A declared type: *low* and *high* bound numbers, *size* characters or bytes.
 
     *digits* are those after the point, of a number or of a second; *fixed* says that the
-    database pads what is shorter; *words* are the members of an ENUM or SET, or the name
-    of a type with a text form of its own.
+    database pads what is shorter; *words* are the members of an ENUM or SET (``choice``,
+    ``choices``), or the name of a type with a text form of its own (``parsed``). ``guessed``
+    is a type that SQLite does not know: it makes numbers of what looks like one.
     """
 
     kind: Kind
@@ -99,7 +104,7 @@ def _unknown(name: str, dialect: str) -> ColumnType:
     for hint, own in _SQLITE_HINTS.items():
         if hint in name:
             return _SQLITE_OWN[own]
-    return ColumnType("other", words=("numeric",))
+    return ColumnType("guessed")
 
 
 def _numbers(text: str) -> list[int]:
@@ -163,8 +168,7 @@ def _fitting(size: int, wanted: int) -> int:
 def _rest(name: str, arguments: list[int]) -> ColumnType | None:
     digits = min(arguments[0], 6) if arguments else 0
     if name in ("datetime", "timestamp"):
-        words = ("timestamp",) if name == "timestamp" else ()
-        return ColumnType("datetime", digits=digits, words=words)
+        return ColumnType("datetime" if name == "datetime" else "timestamp", digits=digits)
     if name in ("json", "date"):
         return ColumnType("json" if name == "json" else "date")
     if name == "time":

@@ -12,10 +12,7 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone
 from typing import Any
 
-from scrapy_resume.store.columntypes import ColumnType
-
-Note = Callable[[str], None]
-Convert = Callable[[Any], Any]
+from scrapy_resume.store.columntypes import ColumnType, Convert, Note
 
 _ZONE = r"(Z|z|[+-]\d\d(?::?\d\d)?)?"
 _CLOCK = r"(\d{1,3}):(\d\d)(?::(\d\d)(?:\.(\d+))?)?"
@@ -42,7 +39,7 @@ def moment(digits: int) -> Callable[[datetime], str]:
 def datetimes(declared: ColumnType) -> Convert:
     """How a value becomes the text of a DATETIME or TIMESTAMP."""
     write = moment(declared.digits)
-    stamp = "timestamp" in declared.words
+    stamp = declared.kind == "timestamp"
 
     def convert(value: Any) -> str:
         found = _moment(value)
@@ -67,7 +64,7 @@ def dates(note: Note) -> Convert:
 
 def _moment(value: Any) -> datetime:
     if isinstance(value, datetime):
-        return _utc(value)
+        return utc(value)
     if isinstance(value, date):
         return datetime(value.year, value.month, value.day)
     if not isinstance(value, str):
@@ -77,7 +74,7 @@ def _moment(value: Any) -> datetime:
             return datetime.fromisoformat(value.rstrip("Z"))
         match = _MOMENT.fullmatch(value.strip())
         if match is not None:
-            return _utc(_of_parts(*match.groups()))
+            return utc(_of_parts(*match.groups()))
     except ValueError:
         raise ValueError("there is no such date or time") from None
     raise ValueError("it is no ISO date" if value.strip() else "it is empty, no date")
@@ -97,7 +94,8 @@ def _microseconds(fraction: str | None) -> int:
     return int(fraction[:6].ljust(6, "0")) if fraction else 0
 
 
-def _utc(value: datetime) -> datetime:
+def utc(value: datetime) -> datetime:
+    """*value* in UTC without a zone; one that has none is taken as it is."""
     if value.tzinfo is None:
         return value
     try:

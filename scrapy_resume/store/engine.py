@@ -23,10 +23,7 @@ from scrapy_resume import clock
 from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.store import accesspath, address, connections, schema
 from scrapy_resume.store.connections import STATEMENT_BYTES
-from scrapy_resume.store.errors import Kind, error_kind
 from scrapy_resume.store.repeats import ATTEMPTS, Repeats
-
-__all__ = ["Database", "Kind", "error_kind"]
 
 T = TypeVar("T")
 

@@ -1,7 +1,8 @@
 """What a database error means for the transaction it struck.
 
-Drivers tell deadlocks, lost servers and refused values apart only by number. This
-is the one place that knows the numbers, of MySQL, MariaDB and SQLite alike.
+Drivers tell deadlocks, lost servers and refused values apart only by number. This is the
+place that knows the numbers, of MySQL, MariaDB and SQLite alike; which words a refused row
+gets is the business of :mod:`~scrapy_resume.store.rowerrors`.
 """
 
 from __future__ import annotations
@@ -33,27 +34,11 @@ _RECONNECT = _FULL | frozenset(
 # foreign key, CHECK, unique, impossible date, bad JSON, a trigger that refuses it, no id left.
 _ROW = frozenset(
     {
-        167,
-        1467,
-        1048,
-        1062,
-        1118,
-        1138,
-        1153,
-        1263,
-        1264,
-        1265,
-        1291,
-        1292,
-        1300,
-        1364,
-        1365,
-        1366,
-        1367,
+        167, 1048, 1062, 1118, 1138, 1153, 1263, 1264, 1265, 1291, 1292, 1300, 1364, 1365, 1366,
+        1367, 1406, 1411, 1416, 1451, 1452, 1467, 1557, 1586, 1644, 1690, 3140, 3141, 3150, 3156,
+        3819, 3854, 3903, 3988, 4025, 4038, 4078,
     }
-    | {1406, 1411, 1416, 1451, 1452, 1557, 1586, 1644, 1690, 3140, 3141, 3150, 3156, 3819, 3854}
-    | {3903, 3988, 4025, 4038, 4078}
-)
+)  # fmt: skip
 _REFUSED = frozenset({1044, 1045, 1049, 1130, 1142, 1143, 1227, 1251, 1275, 1698, 2061, 3118, 3159})
 _SQLITE_REFUSED = frozenset({8, 14, 26})  # READONLY, CANTOPEN, NOTADB
 _SQLITE_REFUSAL = re.compile("readonly database|unable to open|not a database")

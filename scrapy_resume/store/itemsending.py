@@ -200,6 +200,11 @@ class Sender:
         return {entry.key for entry, _ in self._refused[before:]}
 
     def _change(self, entry: Entry) -> None:
+        if self._target.probed:  # a CHECK looks at the whole row, also where it changes nothing
+            before = len(self._refused)
+            self._store([entry], self._statements.keep(entry.fields))
+            if len(self._refused) > before:
+                return
         prepared = self._statements.change(entry.fields)
         if prepared is not None:
             self._try([entry], lambda part: self._change_one(prepared, part[0]))

@@ -76,6 +76,8 @@ class Target:
         self.careful = self.plain and facts is not None and _needs_care(facts, key)
         self.triggered = bool(facts is not None and facts.triggers)
         strict = facts is not None and (facts.checked or self.triggered)
+        # Trying an INSERT uses up an id.
+        self.probed = facts is not None and facts.checked and not smallids.small_id(facts)
         self.folds = facts is not None and any(map(_folds, map(facts.columns.get, key)))
         self.merges = not (strict or self.in_order or self.folds or self.declared.newer_by)
 

@@ -10,16 +10,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-from scrapy_resume.store.columntypes import ColumnType
+from scrapy_resume.store.columntypes import ColumnType, Convert, Note
 
-Note = Callable[[str], None]
-Convert = Callable[[Any], Any]
-
-NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z", re.ASCII)
+NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\Z", re.ASCII)
 _PRECISE = Context(prec=100, rounding=ROUND_HALF_UP)
 _NOT_A_NUMBER = "it is not a finite number"
 _SQLITE_HIGH = 2**63 - 1

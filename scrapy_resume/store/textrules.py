@@ -16,11 +16,9 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any, NoReturn
 from uuid import UUID
 
-from scrapy_resume.store.columntypes import ColumnType
+from scrapy_resume.store.columntypes import ColumnType, Convert
 from scrapy_resume.store.daterules import clock_text
 from scrapy_resume.store.numberrules import NUMBER, for_sqlite, number
-
-Convert = Callable[[Any], Any]
 
 _JSON_DEPTH = 31  # MariaDB refuses what is nested deeper
 _MAYBE_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a surrogate pair
@@ -207,7 +205,7 @@ def choices(declared: ColumnType) -> Convert:
 
 def untyped(declared: ColumnType, dialect: str) -> Convert:
     """For a type that is not known: what the driver takes, as long as it stays what it is."""
-    shifting = "numeric" in declared.words
+    shifting = declared.kind == "guessed"
 
     def convert(value: Any) -> Any:
         if isinstance(value, (bytes, bytearray, memoryview)):

@@ -32,7 +32,7 @@ class Act:
     @property
     def server(self) -> str | None:
         """The server that it strikes; None: a worker."""
-        last = self.what.rpartition(" ")[2]
+        last = _server(self.what)
         return last if last in ("redis", "mariadb") else None
 
     def __str__(self) -> str:
@@ -53,15 +53,20 @@ def drawn(seed: int, seconds: float, *, pause: float, workers: int, lease: float
     while at < seconds:
         if not names:
             names = _shuffled(dice, first=not acts)
-        act = Act(at, names.pop(), dice.randrange(workers))
-        if act.server is not None:
-            at = max(at, free[act.server])
-        act = Act(at, act.what, act.worker, _lasting(act.what, dice, lease))
+        what = names.pop()
+        # The first one takes only what others lost, and rarely gets to a commit.
+        worker = dice.randrange(what == "freeze in a commit", workers)
+        at = max(at, free.get(_server(what), 0.0))
+        act = Act(at, what, worker, _lasting(what, dice, lease))
         if act.server is not None:
             free[act.server] = at + act.lasts + _SETTLING
         acts.append(act)
         at += pause * dice.uniform(0.5, 1.5)
     return acts
+
+
+def _server(what: str) -> str:
+    return what.rpartition(" ")[2]
 
 
 def _shuffled(dice: random.Random, *, first: bool) -> list[str]:

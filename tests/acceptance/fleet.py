@@ -10,12 +10,13 @@ from __future__ import annotations
 import heapq
 import itertools
 import json
+import re
 import signal
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from scrapy_resume.testing import Observer
@@ -38,7 +39,8 @@ SETTINGS: dict[str, Any] = {
 }
 SPIDER = NUMBERED + "    last_page = {}\n    shard_pages = {}\n"
 SPARE = 1.0  # seconds from the end of a process to its next start, as a supervisor does it
-THAW = 2.5 * LEASE
+STANDS = 6 * LEASE  # at most so long in a commit
+CATCHES_UP = 0  # the machine that takes resumed shards only, so that they do not wait to the end
 SECONDS_TO_END = 15.0
 SAYS_OVER = ("finished", "resume_nothing_to_do")  # the run has a name, and anyone may join it
 
@@ -52,6 +54,8 @@ class Machine:
     crawl: Crawl | None = None
     not_before: float = 0.0
     fault: str = ""
+    stands_until: float = 0.0
+    held: dict[int, int] = field(default_factory=dict)  # version by shard, as it froze
 
 
 class Fleet:
@@ -134,7 +138,7 @@ class Fleet:
     def _kill(self, machine: Machine, *, elsewhere: bool) -> None:
         if machine.crawl is not None:
             machine.crawl.kill()
-        machine.crawl, machine.not_before = None, 0.0
+        machine.crawl, machine.not_before, machine.stands_until = None, 0.0, 0.0
         if elsewhere:  # a machine that never comes back, and a new one
             machine.home += "'"
 
@@ -152,22 +156,47 @@ class Fleet:
         crawl = machine.crawl
         if crawl is None:
             if not self.over and self._now() >= machine.not_before:
-                machine.crawl = self.bench.start(home=machine.home, RESUME_FAULT=machine.fault)
+                lanes = "resumed" if machine.number == CATCHES_UP else ""
+                machine.crawl = self.bench.start(
+                    home=machine.home, RESUME_FAULT=machine.fault, RESUME_LANES=lanes
+                )
                 self.counts["starts"] += 1
         elif crawl.code is not None:
             self._ended(machine, crawl)
         elif machine.fault and frozen(crawl):
             self._say(f"worker {machine.number} stands in a commit")
             self.counts["frozen in a commit"] += 1
-            machine.fault = ""
-            self._thaw(machine, crawl, THAW)
+            machine.fault, machine.stands_until = "", self._now() + STANDS
+            machine.held = self._held_by(crawl)
+        elif machine.stands_until and (self._outrun(machine) or self._now() > machine.stands_until):
+            self._say(f"worker {machine.number} goes on with its commit")
+            machine.stands_until = 0.0
+            crawl.signal(signal.SIGCONT)
+
+    def _held_by(self, crawl: Crawl) -> dict[int, int]:
+        named = re.search(r"as worker (\w+)", crawl.log)
+        shards = self.observer.latest.shards.values() if self.observer.latest and named else ()
+        return {
+            row["id"]: row["version"]
+            for row in shards
+            if named and row["worker"] and row["worker"].startswith(named[1])
+        }
+
+    def _outrun(self, machine: Machine) -> bool:
+        """Have others stored pages of every shard that it held?"""
+        latest = self.observer.latest
+        now = latest.shards if latest else {}
+        return bool(machine.held) and all(
+            now[number]["version"] > version for number, version in machine.held.items()
+        )
 
     def _ended(self, machine: Machine, crawl: Crawl) -> None:
         """Nobody killed it: the run is over, or it started while there was no database."""
-        machine.crawl, machine.not_before = None, self._now() + SPARE
+        machine.crawl, machine.not_before, machine.stands_until = None, self._now() + SPARE, 0.0
         self.counts[f"ends with {crawl.finish_reason}"] += 1
         self._told_over = self._told_over or crawl.finish_reason in SAYS_OVER
-        if not self.over:
+        idle = machine.number == CATCHES_UP and crawl.finish_reason == "resume_incomplete"
+        if not self.over and not idle:
             self.counts["ends early"] += 1
             outages = self.counts["restart mariadb"] + self.counts["freeze mariadb"]
             assert self.counts["ends early"] <= WORKERS * outages, crawl.tail
@@ -177,6 +206,8 @@ class Fleet:
         undone = [one for one in self._later if one[2].endswith(("goes on", "is back"))]
         self._later = [(0.0, *one[1:]) for one in undone]
         heapq.heapify(self._later)
+        for machine in self.machines:
+            machine.stands_until = min(machine.stands_until, self._now())
         self._say(f"calm; {self.committed} of {self.pages} pages are stored")
 
     def _all_end(self) -> None:

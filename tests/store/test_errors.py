@@ -12,8 +12,7 @@ from sqlalchemy import exc as sa
 
 from scrapy_resume.exceptions import InjectedFault, LeaseLost, StoreUnavailable
 from scrapy_resume.store import repeats
-from scrapy_resume.store.engine import error_kind
-from scrapy_resume.store.errors import cause, describe, is_full, refuses_us
+from scrapy_resume.store.errors import cause, describe, error_kind, is_full, refuses_us
 from scrapy_resume.store.repeats import Repeats
 
 

@@ -177,3 +177,13 @@ def test_a_key_that_somebody_else_inserts_meanwhile(mariadb_world: World) -> Non
         Sender._known = known  # type: ignore[method-assign]
     assert shelf.rows("isbn, slug, price") == [("1", "b", 2), ("2", "c", None)]
     assert shelf.refused() == []
+
+
+@pytest.mark.parametrize("update", ["all", ["slug"], None])
+def test_a_check_looks_at_rows_that_change_nothing(world: World, update: Any) -> None:
+    shelf = Shelf(world, TWO + ", CHECK (price >= 0)", options={"update": update})
+    shelf.store({"isbn": "1", "slug": "a", "price": 1})
+    for _ in range(2):
+        shelf.store({"isbn": "1", "slug": "a", "price": -1}, {"isbn": "2", "slug": "b"})
+    assert shelf.rows("isbn, slug, price") == [("1", "a", 1), ("2", "b", None)]
+    assert [row[:2] for row in shelf.refused()] == [("1", "Check")] * 2

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -210,3 +212,27 @@ def test_a_row_that_brings_no_value_where_one_must_be_is_refused_even_if_its_key
         shelf.store(*part)
     assert shelf.rows() == [("1", "b", 1)]
     assert [row[1:3] for row in shelf.refused()] == [("NoValue", "price")] * 2
+
+
+def test_what_is_coerced_is_counted_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    shelf = Shelf(world, "isbn VARCHAR(20) NOT NULL PRIMARY KEY, cost DECIMAL(6,2), price INT")
+    items = [{"isbn": str(n), "cost": Decimal("1.005"), "price": n} for n in range(6)]
+    with caplog.at_level(logging.WARNING):
+        result = shelf.store(*items, {"isbn": "bad", "cost": Decimal(1), "price": "dear"})
+    assert (result.written, result.coerced, len(result.rejected)) == (6, 6, 1)
+    assert len([one for one in caplog.records if "column cost" in one.getMessage()]) == 1
+
+
+TEXTS = ["a\0b", "\\", "'", "it''s", "%s", "\n", "é", "\x1a", '"', "`", "😎", "", "\\'", "\0"]
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_texts_of_every_kind(world: World, together: bool) -> None:
+    shelf = Shelf(world, "isbn VARCHAR(20) NOT NULL PRIMARY KEY, title VARCHAR(50), photo BLOB")
+    items = [
+        {"isbn": f"{n:02}", "title": text, "photo": text.encode() + b"\xff"}
+        for n, text in enumerate(TEXTS)
+    ]
+    for part in [items] if together else [[one] for one in items]:
+        shelf.store(*part)
+    assert shelf.rows("title, photo") == [(text, text.encode() + b"\xff") for text in TEXTS]

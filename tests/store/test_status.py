@@ -95,8 +95,9 @@ def test_workers_come_and_go(world: World) -> None:
     workers.stopped(world.db, instance="i2")
     assert workers.live(world.db) == []
     assert world.sql("SELECT COUNT(*) FROM resume_worker") == [(2,)]
-    world.sql("UPDATE resume_worker SET stopped_at = '2001-01-01' WHERE instance = 'i1'")
+    world.sql("UPDATE resume_worker SET heartbeat_at = '2001-01-01' WHERE instance = 'i1'")
     register("i3")
+    assert workers.prune(world.db) == 1
     assert world.sql("SELECT COUNT(*) FROM resume_worker") == [(2,)]
 
 

@@ -160,9 +160,10 @@ def test_stress_red_9_two_hundred_pushes_at_the_limit(lossy: tuple[Bench, Redis]
         time.sleep(max(0.0, LOOK + dice.uniform(-0.01, 0.01) - (time.monotonic() - told)))
     bench.site.heal()
     for crawl in (first, second):
-        assert crawl.stop().wait().code == 0
         assert not crawl.said("WARNING") and not crawl.said("ERROR")
+        assert crawl.stop().wait().code == 0
     assert sorted(bench.site.pages()) == [1, 2, *range(6, 206)]
+    print("200 of 200 pushes were taken at once")
 
 
 def park(bench: Bench) -> None:

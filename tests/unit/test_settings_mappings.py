@@ -27,9 +27,7 @@ def test_item_checks(given: Any) -> None:
 
 @pytest.mark.parametrize("given", ["collation", "=warn", "collation=", "{", "[1]", 7])
 def test_item_checks_that_are_none(given: Any) -> None:
-    with pytest.raises(
-        ConfigurationError, match=r"RESUME_ITEM_CHECKS is .* from a check to"
-    ):
+    with pytest.raises(ConfigurationError, match=r"RESUME_ITEM_CHECKS is .* from a check to"):
         ResumeSettings.from_settings({"RESUME_ITEM_CHECKS": given}, {})
 
 
