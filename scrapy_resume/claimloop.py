@@ -36,6 +36,7 @@ from scrapy_resume.worker import WorkerSlot
 if TYPE_CHECKING:
     from scrapy_resume.mixins import ResumeSpiderMixin
     from scrapy_resume.session import Session
+    from scrapy_resume.settings import ResumeSettings
     from scrapy_resume.store.tasks import Task
 
 logger = logging.getLogger(__name__)
@@ -61,7 +62,23 @@ class ClaimLoop:
         self.slot = WorkerSlot.take(settings.home)
         self.work = Work(session.database, settings, self.spider, self.slot)
         self.departure = Departure(self)
-        self.committer = Committer(
+        self.committer = self._make_committer()
+        self.flow = self._make_flow()
+        self.ledger = self.flow.ledger = Ledger(
+            self.crawler, self.flow, seen_max=settings.seen_max, waitless=session.pipeline
+        )
+        self.heartbeat = Heartbeat(self)
+        self.ledger.unsure = lambda: self.heartbeat.unsure
+        self.reaper = Reaper(self, session.database)
+        self.claimer, self.opener, self.planner = Claimer(self), PageOpener(self), Planner(self)
+        self.prospects = Prospects(self)
+        self.policy = _policy(settings, self.spider)
+        self.task: Task | None = None
+        self.idle = False
+
+    def _make_committer(self) -> Committer:
+        settings, session = self.settings, self.session
+        return Committer(
             session.commits,
             session.commit,
             GroupLimits(settings.commit_pages, settings.commit_items, settings.commit_delay),
@@ -71,40 +88,22 @@ class ClaimLoop:
             patience=settings.store_patience,
             outage=session.outage,
         )
-        self.flow = PageFlow(
+
+    def _make_flow(self) -> PageFlow:
+        flow = PageFlow(
             self.spider,
             self.committer,
-            hold_records=settings.on_failed_record == "hold",
+            hold_records=self.settings.on_failed_record == "hold",
             wake=self.wakeup.set,
             freed=self._freed,
-            inc_stat=session.inc_stat,
+            inc_stat=self.session.inc_stat,
             stopped=self.departure.begin,
-            fail=session.give_up,
-            grace=settings.grace,
+            fail=self.session.give_up,
+            grace=self.settings.grace,
         )
-        self.ledger = self.flow.ledger = Ledger(
-            self.crawler, self.flow, seen_max=settings.seen_max, waitless=session.pipeline
-        )
-        if session.rows is not None:
-            self.flow.key_of = session.rows.key_text
-        self.heartbeat = Heartbeat(self)
-        self.ledger.unsure = lambda: self.heartbeat.unsure
-        self.reaper = Reaper(self, session.database)
-        self.claimer, self.opener, self.planner = Claimer(self), PageOpener(self), Planner(self)
-        self.policy = PagePolicy(
-            settings.pages_in_flight,
-            settings.page_retries,
-            settings.page_retry_delay,
-            settings.on_failed_page == "hold",
-            settings.backoff_base,
-            settings.backoff_max,
-            max(1, int(self.spider.stop_on_empty or 1)),
-            self.spider.states_totals,
-            settings.max_wait,
-        )
-        self.prospects = Prospects(self)
-        self.task: Task | None = None
-        self.idle = False
+        if self.session.rows is not None:
+            flow.key_of = self.session.rows.key_text
+        return flow
 
     async def outputs(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Open, plan if need be, and yield list requests until nothing is left to do."""
@@ -215,3 +214,17 @@ class ClaimLoop:
     async def close(self) -> None:
         """Give the held shards back and stop; called once the spider is closed."""
         self.idle = await self.departure.complete()
+
+
+def _policy(settings: ResumeSettings, spider: ResumeSpiderMixin) -> PagePolicy:
+    return PagePolicy(
+        in_flight=settings.pages_in_flight,
+        retries=settings.page_retries,
+        retry_delay=settings.page_retry_delay,
+        hold_pages=settings.on_failed_page == "hold",
+        backoff_base=settings.backoff_base,
+        backoff_max=settings.backoff_max,
+        stop_on_empty=max(1, int(spider.stop_on_empty or 1)),
+        counts_rows=spider.states_totals,
+        longest_wait=settings.max_wait,
+    )

@@ -74,11 +74,16 @@ class Departure:
         loop.ledger.abort_downloads()
 
     async def _sign_off(self) -> bool:
-        """Record that this process ends; False if the database could not be told."""
+        """Record that this process ends; False if something may still be its worker's on record.
+
+        So it is if the database could not be told, and if it never got so far as to take
+        back what its slot's earlier process held.
+        """
         loop = self._loop
+        if not loop.work.registered:
+            return False
         try:
-            if loop.work.registered:
-                await loop.control.run(loop.work.stopped)
+            await loop.control.run(loop.work.stopped)
             if loop.task is not None:
                 if loop.session.verdict is None:
                     await loop.conclude()

@@ -72,7 +72,7 @@ class LeaseLost(ResumeError):
 
 
 class UnsupportedScrapy(ResumeError):
-    """Scrapy's internals do not have the shape the ledger was written for."""
+    """Scrapy's internals do not have the shape that this version was written for."""
 
 
 class InjectedFault(ResumeError):

@@ -12,6 +12,8 @@ from scrapy_resume.store.itemtable import ItemTable, is_table, item_table
 
 _SETTING = "RESUME_ITEM_TABLES"
 _ALLOWED = "an ItemTable, a SQLAlchemy Table, a class mapped to one"
+_KEYS = "allowed is an item class, its dotted path, or '*' for all that is left"
+_FIELDS = tuple(ItemTable.__dataclass_fields__)
 
 
 class ItemRoutes:
@@ -73,10 +75,10 @@ def _item_class(where: str, key: Any) -> type:
         cls = load_object(key)
     except (ImportError, ValueError, NameError, TypeError) as error:
         raise ConfigurationError(
-            f"{where} names {key!r}, which cannot be loaded: {error}"
+            f"{where} names {key!r}, which cannot be loaded: {error}; {_KEYS}"
         ) from error
     if not isinstance(cls, type):
-        raise ConfigurationError(f"{where} names {key!r}, which is no class")
+        raise ConfigurationError(f"{where} names {key!r}, which is no class; {_KEYS}")
     return cls
 
 
@@ -94,8 +96,10 @@ def _declared(where: str, value: Any) -> ItemTable:
 
 
 def _of_fields(where: str, fields: Mapping[str, Any]) -> ItemTable:
-    unknown = sorted(set(fields) - set(ItemTable.__dataclass_fields__))
+    unknown = sorted(set(fields) - set(_FIELDS))
     if unknown or "name" not in fields:
         what = f"has no field {unknown[0]!r}" if unknown else "needs a name"
-        raise ConfigurationError(f"{where} cannot be read: an ItemTable {what}")
+        raise ConfigurationError(
+            f"{where} cannot be read: an ItemTable {what}; allowed are {', '.join(_FIELDS)}"
+        )
     return ItemTable(**fields)

@@ -159,7 +159,10 @@ def _plain_of_arrays(value: Any) -> Any:
 def _with_text_keys(value: Any) -> Any:
     """*value* with the keys of its dicts as JSON writes them, down to the last one."""
     if isinstance(value, Mapping):
-        return {_key_text(key): _with_text_keys(inner) for key, inner in value.items()}
+        texts = {_key_text(key): _with_text_keys(inner) for key, inner in value.items()}
+        if len(texts) < len(value):
+            raise ValueError("two keys of a dict are one in JSON, as 1 and '1'")
+        return texts
     if isinstance(value, (list, tuple)):
         return [_with_text_keys(inner) for inner in value]
     if value is None or isinstance(value, (str, int, float)):

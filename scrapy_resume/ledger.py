@@ -10,21 +10,19 @@ so zero is reached exactly once. Items need no count, only an audit.
 With asyncio, outputs are handled in the context of their callback. Without, Twisted
 handles them in any context: there every output is tagged with its page instead.
 
-Only this file wraps what Scrapy does not document, and it refuses at the start what
-it does not know. Whatever goes past the wraps makes the page fail.
+Only this file and :mod:`~scrapy_resume.wraps` wrap what Scrapy does not document, and they
+refuse at the start what they do not know. Whatever goes past the wraps makes the page fail.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import scrapy
 from pydispatch.dispatcher import getAllReceivers, liveReceivers
 from scrapy import Request, signals
 from scrapy.core.engine import ExecutionEngine
@@ -38,10 +36,9 @@ from scrapy.utils.defer import aiter_errback, maybe_deferred_to_future
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
-from scrapy_resume import faults
+from scrapy_resume import faults, wraps
 from scrapy_resume.arrivals import Arrivals
 from scrapy_resume.cancellation import Interrupted
-from scrapy_resume.exceptions import UnsupportedScrapy
 from scrapy_resume.openpage import (
     CURRENT,
     NOWHERE,
@@ -73,7 +70,6 @@ _logger = logging.getLogger(__name__)
 _TURN = 64  # outputs
 _PAUSE = 0.1  # seconds between two looks whether we are sure again
 _CANCELLED = (CancelledError, asyncio.CancelledError)
-_ANY = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Ledger(Arrivals):
@@ -103,7 +99,7 @@ class Ledger(Arrivals):
         """Wrap *engine*, once its spider is open; raises UnsupportedScrapy."""
         hooks = self._hooks(engine)
         for owner, name, parameters, _ in hooks:
-            _check(owner, name, parameters)
+            wraps.check(owner, name, parameters)
         self.needs_tags = not is_asyncio_available()
         if self.needs_tags or not _is_only_pipeline(engine.scraper.itemproc, self._waitless):
             hooks = [hook for hook in hooks if hook[3] != self._handle_output]
@@ -425,20 +421,3 @@ def _is_only_pipeline(itemproc: Any, pipeline: object | None) -> bool:
     methods = list(getattr(itemproc, "methods", {}).get("process_item", ()))
     owners = [getattr(method, "__self__", None) for method in methods]
     return pipeline is not None and owners == [pipeline]
-
-
-def _check(owner: Any, name: str, parameters: tuple[str, ...]) -> None:
-    """Has *owner* a method *name* that takes *parameters*? Raises UnsupportedScrapy."""
-    method = getattr(owner, name, None)
-    if not callable(method):
-        problem = "is missing"
-    else:
-        known = inspect.signature(method).parameters
-        needed = [p.name for p in known.values() if p.default is p.empty and p.kind not in _ANY]
-        if list(known)[: len(parameters)] == list(parameters) and set(needed) <= set(parameters):
-            return
-        problem = f"takes ({', '.join(known)}) instead of ({', '.join(parameters)})"
-    raise UnsupportedScrapy(
-        f"scrapy_resume cannot count the requests of Scrapy {scrapy.__version__}:"
-        f" {type(owner).__name__}.{name}() {problem}"
-    )

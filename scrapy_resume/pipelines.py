@@ -8,10 +8,9 @@ components, in any spider.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from scrapy_resume import faults
+from scrapy_resume import faults, wraps
 from scrapy_resume.batches import Batches, BatchLimits
 from scrapy_resume.exceptions import ResumeError
 from scrapy_resume.itemrows import ItemRows
@@ -56,7 +55,7 @@ class UpsertPipeline:
             self._rows = session.rows = ItemRows(session.crawler.spider, session.settings)
             if type(self).process_item is UpsertPipeline.process_item:
                 session.pipeline = self  # a subclass may want to see every item itself
-            _watch(session.crawler.engine, self._closing, lambda: self._is_crowded)
+            wraps.watch(session.crawler.engine, self._closing, lambda: self._is_crowded)
             if session.alone:
                 await session.commits.run(session.prepare_store)
         except ResumeError as error:
@@ -131,19 +130,3 @@ def _batches(session: Session) -> Batches:
         inc_stat=session.inc_stat,
         on_failure=session.give_up,
     )  # fmt: skip
-
-
-def _watch(engine: Any, closing: Callable[[], None], crowded: Callable[[], bool]) -> None:
-    """Have *engine* call *closing* when it begins to close, of which Scrapy sends no signal.
-
-    While *crowded()* it starts no more downloads; Scrapy by itself would go on until five
-    megabytes of responses wait for their items.
-    """
-    close, needs_backout = engine.close_spider_async, engine.needs_backout
-
-    async def close_spider_async(*, reason: str = "cancelled") -> None:
-        closing()
-        await close(reason=reason)
-
-    engine.close_spider_async = close_spider_async
-    engine.needs_backout = lambda: crowded() or needs_backout()

@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from scrapy_resume.exceptions import LeaseLost
+from scrapy_resume.exceptions import LeaseLost, ResumeError
 from scrapy_resume.page import Shard
 from scrapy_resume.planning import Plan
 from scrapy_resume.startitems import StartItems
@@ -16,12 +16,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_READ_ONCE = (
+    "Planning was taken over while this process read start(), and who took it over did not end"
+    " it; start() cannot be read twice, so the run is planned at the next start"
+)
+
 
 class Planner:
     """Plans the run of one claim loop, or waits until another process has."""
 
     def __init__(self, loop: ClaimLoop) -> None:
         self._loop = loop
+        self._start_read = False
 
     async def plan(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Return once the run is planned; yields the items that ``start()`` yields."""
@@ -31,10 +37,18 @@ class Planner:
             token = await loop.ask(loop.work.claim_planning, loop.task.id)
             if token is None:
                 await loop.wakeup.wait(loop.settings.heartbeat)
+            elif self._start_read:
+                raise ResumeError(_READ_ONCE)
             else:
-                async for item in self._plan_as(token, start):
+                async for item in self._plan_as(token, self._noted(start)):
                     yield item
             loop.task = await loop.ask(loop.work.reload, loop.task.id)
+
+    async def _noted(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        """What ``start()`` yields; it is noted that some of it is gone."""
+        self._start_read = True
+        async for output in start:
+            yield output
 
     async def _plan_as(self, token: int, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Plan under the lease that *token* fences."""

@@ -16,6 +16,7 @@ from scrapy_resume import cursor
 from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.page import Shard
 from scrapy_resume.plain import iterate
+from scrapy_resume.store.plans import CHUNK
 from scrapy_resume.troubles import safe_url
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ _SECRET_WORDS = frozenset(
 )  # fmt: skip
 _SECRET_KEYS = re.compile(r"(api|access|private|secret|auth)[_-]?key\Z", re.IGNORECASE)
 _MAX_NAME = 190
-_CHUNK = 1000  # shards stored at once
 
 Store: TypeAlias = "Callable[[Sequence[Shard], int], Awaitable[None]]"
 
@@ -162,7 +162,7 @@ class Plan:
     async def _add(self, shard: Shard) -> None:
         self._chunk.append(shard)
         self.count += 1
-        if len(self._chunk) >= _CHUNK:
+        if len(self._chunk) >= CHUNK:
             await self._flush()
 
     async def _flush(self) -> None:

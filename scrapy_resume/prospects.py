@@ -33,7 +33,7 @@ class Prospects:
         if outlook.finished or not outlook.pending + outlook.running + outlook.paused:
             return True
         if waits := self._waits(outlook):
-            loop.claimer.ask_in(min(waits))
+            loop.claimer.ask_in(min(*waits, loop.settings.heartbeat))  # the run may be over then
             return False
         self._say_why(outlook)
         return True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scrapy_resume import __version__, planning
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TOLD = 3  # other workers that are named
+_UNKNOWN = "released: the reply to its claim was lost"
 
 
 class Work:
@@ -52,13 +54,13 @@ class Work:
         """
         slot, db = self._slot, self._db
         db.require_claims()
+        leases.reclaim_worker(db, worker=slot.worker, instance=slot.instance)
         workers.register(
             db, worker=slot.worker, instance=slot.instance, host=slot.host, pid=slot.pid,
             version=__version__, protocol=migrate.PROTOCOL_VERSION,
             capacity=self._settings.shards,
         )  # fmt: skip
         self.registered = True
-        leases.reclaim_worker(db, worker=slot.worker, instance=slot.instance)
         recover(db, slot)
         task = self._open_run()
         self._attend(task)
@@ -170,13 +172,21 @@ class Work:
         )
 
     def outlook(self, task_id: int) -> Outlook:
-        """What is left to do in the run; raises what fell due meanwhile."""
-        leases.raise_due(self._db)
-        settings = self._settings
-        return leases.outlook(
-            self._db, task_id, instance=self._slot.instance, intake=settings.intake,
+        """What is left to do in the run, for a process that holds no shard.
+
+        Raises what fell due meanwhile, and gives back what is ours on record all the same: a
+        claim may have been stored after we gave up waiting for the database.
+        """
+        db, settings, instance = self._db, self._settings, self._slot.instance
+        leases.raise_due(db)
+        ask = partial(
+            leases.outlook, db, task_id, instance=instance, intake=settings.intake,
             site_cap=settings.site_shards,
         )  # fmt: skip
+        found = ask()
+        if found.running and leases.release_instance(db, instance=instance, reason=_UNKNOWN):
+            found = ask()
+        return found
 
     def progress(self, task_id: int) -> tuple[int, int | None]:
         """Pages committed and pages planned (None: nobody knows) in the whole run."""

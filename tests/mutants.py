@@ -283,7 +283,7 @@ MUTANTS = (
     ),
     Mutant(
         "downloads go on while items wait for room",
-        (("pipelines.py", "lambda: crowded() or needs_backout()", "needs_backout"),),
+        (("wraps.py", "lambda: crowded() or needs_backout()", "needs_backout"),),
         (
             "test_pipeline_alone.py::test_a_kill_loses_two_batches_at_most_and_a_stuck_database_stops"
             "_the_downloads[sqlite]",

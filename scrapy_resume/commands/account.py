@@ -139,7 +139,10 @@ class Account:
         for one in first:
             what = one["url"] or one["item_key"] or ""
             place = f"shard {one['shard_no']}, page {one['page']}"
-            yield f"  {one['kind']} {what} ({place}): {one['error_class']}: {one['error']}"
+            column = f" in column {one['column_name']}" if one["column_name"] else ""
+            value = "" if one["value"] is None else f"; its value: {one['value']!r}"
+            error = f"{one['error_class']}{column}: {one['error']}{value}"
+            yield f"  {one['kind']} {what} ({place}): {error}"
         if count > len(first):
             yield f"  and {count - len(first)} more"
 

@@ -7,12 +7,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from scrapy_resume.commands.screen import moment
+from scrapy_resume.store.claimindex import SUSPECT_ATTEMPTS
 from scrapy_resume.store.columns import DIED, LAPSED
 
 if TYPE_CHECKING:
     from scrapy_resume.settings import ResumeSettings
-
-_SUSPECT = 2  # attempts without progress
 
 
 class Obstacles:
@@ -49,7 +48,7 @@ class Obstacles:
         settings = self._settings
         if not settings.intake.takes(shard["lane"], shard["priority"], shard["site"]):
             return "but not by a process with these settings"
-        if shard["attempt_count"] >= _SUSPECT and shard["reason"] in (DIED, LAPSED):
+        if shard["attempt_count"] >= SUSPECT_ATTEMPTS and shard["reason"] in (DIED, LAPSED):
             return "but alone, by a process that holds nothing, since it may kill its process"
         return None
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy_resume.commands.database import looked_at, resume_settings
 from scrapy_resume.commands.screen import print_json, show
 from scrapy_resume.reaper import Contact, gap_for, reap_once, recover
-from scrapy_resume.store import leases, tasks, workers
+from scrapy_resume.store import attendance, leases, tasks, workers
 from scrapy_resume.worker import WorkerSlot
 
 if TYPE_CHECKING:
@@ -76,11 +76,14 @@ def _recover(db: Database, settings: ResumeSettings) -> int:
     if not settings.home.exists():
         return 0
     slot = WorkerSlot.take(settings.home)
+    clean = False
     try:
         mine = leases.reclaim_worker(db, worker=slot.worker, instance=slot.instance)
+        attendance.ended(db, worker=slot.worker)
+        clean = True
         return len(mine) + recover(db, slot)
     finally:
-        slot.free()
+        slot.free(clean=clean)
 
 
 def _reclaim(db: Database, settings: ResumeSettings, say: Callable[[str], None]) -> int:

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from scrapy_resume.store.engine import Database
 
 _FIRST = 10  # quarantined records that are listed
-_RECORD = ("kind", "shard_no", "page", "url", "item_key", "error_class", "error", "attempts")
+_RECORD = (
+    *("kind", "shard_no", "page", "url", "item_key"),
+    *("error_class", "error", "column_name", "value", "attempts"),
+)
 
 
 def run(settings: Settings, opts: argparse.Namespace) -> int:
@@ -39,16 +42,9 @@ def run(settings: Settings, opts: argparse.Namespace) -> int:
 def gather(db: Database, task_id: int, settings: ResumeSettings) -> dict[str, Any]:
     """The facts, as ``--json`` prints them: plain values, no cursors, no secrets in URLs."""
     facts = status.why(db, task_id)
-    whole = next(one for one in status.status(db, task_id)["tasks"] if one["task_id"] == task_id)
-    marks = {mark["shard_no"]: mark for mark in whole["watermarks"]}
-    for shard in facts["shards"]:
-        shard["shard_key"] = safe_text(shard["shard_key"])
-        shard |= {name: marks[shard["shard_no"]][name] for name in ("first_page", "ahead")}
-    facts |= {name: whole[name] for name in ("pages", "items", "dropped", "quarantined")}
-    facts["shard_counts"] = whole["shards"]
-    facts |= {name: whole[name] for name in ("workers", "health")}
     obstacles = Obstacles(facts, settings)
     for shard in facts["shards"]:
+        shard["shard_key"] = safe_text(shard["shard_key"])
         waits = shard["status"] == "pending"
         shard["obstacle"] = obstacles.of(shard) if waits else None
         shard["claimable"] = waits and shard["obstacle"] is None

@@ -96,8 +96,8 @@ def _microseconds(fraction: str | None) -> int:
 
 def utc(value: datetime) -> datetime:
     """*value* in UTC without a zone; one that has none is taken as it is."""
-    if value.tzinfo is None:
-        return value
+    if value.utcoffset() is None:  # a zone may not know; then astimezone takes the machine's
+        return value.replace(tzinfo=None)
     try:
         return value.astimezone(timezone.utc).replace(tzinfo=None)
     except OverflowError:

@@ -70,7 +70,7 @@ class ItemTable:
         for name, value in values.items():
             object.__setattr__(self, name, value)
         if not self.name:
-            raise ConfigurationError("an ItemTable has an empty name")
+            raise ConfigurationError("an ItemTable has an empty name; allowed is a table's name")
         if self.on_unknown_field not in _ON_UNKNOWN_FIELD:
             raise ConfigurationError(
                 f"on_unknown_field of the item table {self.name} is {self.on_unknown_field!r};"

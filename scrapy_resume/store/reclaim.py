@@ -43,8 +43,10 @@ def reclaim_worker(db: Database, *, worker: str, instance: str) -> list[int]:
     return db.run(work)
 
 
-def release_instance(db: Database, *, instance: str) -> list[int]:
-    """Give back what *instance*, which ends, still holds, with the attempts; returns the ids."""
+def release_instance(
+    db: Database, *, instance: str, reason: str = "released: its process ended"
+) -> list[int]:
+    """Give back all that *instance* has on record, with the attempts; returns the ids."""
     shard = db.tables.task_shard
     query = shards_with_owners(db).where(shard.c.status == "running", shard.c.instance == instance)
 
@@ -52,7 +54,7 @@ def release_instance(db: Database, *, instance: str) -> list[int]:
         rows = _locked(conn, db, query, wait=True)
         now = db.now(conn)
         ids = sorted(row.id for row in rows)
-        give_back(conn, db, ids, "pending", "released: its process ended", now)
+        give_back(conn, db, ids, "pending", reason, now)
         for part in in_lists(row.id for row in rows if row.attempt_count > 0):
             spent = {"attempt_count": shard.c.attempt_count - 1}
             conn.execute(update(shard).where(shard.c.id.in_(part)).values(spent))

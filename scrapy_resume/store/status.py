@@ -17,8 +17,9 @@ _WATERMARK = (
 )  # fmt: skip
 _WHY = (
     "shard_no", "shard_key", "site", "lane", "priority", "status", "reason", "error_kind",
-    "last_error", "worker", "instance", "lease_until", "due", "next_run_at", "cur_page",
-    "last_page", "failed_pages", "attempt_count", "max_attempts", "updated_at",
+    "last_error", "worker", "instance", "lease_until", "due", "next_run_at", "first_page",
+    "last_page", "cur_page", "ahead", "failed_pages", "attempt_count", "max_attempts",
+    "updated_at",
 )  # fmt: skip
 _STATUSES = ("pending", "running", "paused", "done", "failed")
 
@@ -29,23 +30,33 @@ def status(db: Database, which: str | int | None) -> dict[str, Any]:
     Plain values only: times are ISO text in UTC.
     """
 
-    def read(conn: Connection) -> list[dict[str, Any]]:
-        return [_describe(conn, db, task) for task in matching(conn, db, which)]
+    shard = db.tables.task_shard
+    marks = select(*(shard.c[name] for name in _WATERMARK)).order_by(shard.c.shard_no)
 
-    return {"tasks": db.look(read)}
+    def read(conn: Connection, task: Task) -> dict[str, Any]:
+        rows = conn.execute(marks.where(shard.c.task_id == task.id)).mappings()
+        return {**_summary(conn, db, task), "watermarks": [_plain(row) for row in rows]}
+
+    return {
+        "tasks": db.look(lambda conn: [read(conn, task) for task in matching(conn, db, which)])
+    }
 
 
 def why(db: Database, task_id: int) -> dict[str, Any]:
-    """What of a run is unfinished or failed: held by whom, since when, for what reason."""
+    """What of a run is unfinished or failed: held by whom, since when, for what reason.
+
+    The numbers of its shards by status are called *shard_counts* here.
+    """
     shard = db.tables.task_shard
     query = select(*(shard.c[name] for name in _WHY)).where(
         shard.c.task_id == task_id, shard.c.status != "done"
     )
 
     def read(conn: Connection) -> dict[str, Any]:
-        head = _head(existing(conn, db, task_id))
+        summary = _summary(conn, db, existing(conn, db, task_id))
+        summary["shard_counts"] = summary.pop("shards")
         rows = conn.execute(query.order_by(shard.c.shard_no)).mappings()
-        return {**head, "now": _text(db.now(conn)), "shards": [_plain(row) for row in rows]}
+        return {**summary, "now": _text(db.now(conn)), "shards": [_plain(row) for row in rows]}
 
     return db.look(read)
 
@@ -62,7 +73,8 @@ def progress(db: Database, task_id: int) -> tuple[int, int | None]:
     return _whole(done), None if unknown or total is None else int(total)
 
 
-def _describe(conn: Connection, db: Database, task: Task) -> dict[str, Any]:
+def _summary(conn: Connection, db: Database, task: Task) -> dict[str, Any]:
+    """A run without its single shards."""
     shard = db.tables.task_shard
     ours = shard.c.task_id == task.id
     sums = (shard.c.page_count, shard.c.written_count, shard.c.dropped_count)
@@ -72,12 +84,10 @@ def _describe(conn: Connection, db: Database, task: Task) -> dict[str, Any]:
     ).all()
     by_status = {row[0]: row[1] for row in rows}
     names = ("pages", "items", "dropped", "quarantined")
-    marks = select(*(shard.c[name] for name in _WATERMARK)).where(ours).order_by(shard.c.shard_no)
     return {
         **_head(task),
         **{name: sum(_whole(row[at]) for row in rows) for at, name in enumerate(names, 2)},
         "shards": {name: by_status.get(name, 0) for name in _STATUSES},
-        "watermarks": [_plain(row) for row in conn.execute(marks).mappings()],
         "workers": _workers(conn, db, task),
         "health": _health(conn, db, task),
     }

@@ -123,9 +123,10 @@ def test_red_5_redis_disappears_in_the_middle(red: Bench, server: Redis) -> None
         crawls = at_page_5(red)
         server.kill()
         wait_until(lambda: any(AWAY in crawl.log for crawl in crawls))
-        red.site.heal()
         late = red.start(home="late")  # starts while it is gone
         late.wait_until_logged(AWAY)
+        late.wait_until_logged("Working on run")  # of this run, which page 5 keeps open
+        red.site.heal()
         wait_until(lambda: len(red.committed()) > 20)
         server.start()
         all_end_well(red, [*crawls, late])

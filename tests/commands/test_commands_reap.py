@@ -6,11 +6,14 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from sqlalchemy import update
 
 from scrapy_resume.commands import reap
+from scrapy_resume.exceptions import StoreUnavailable
 from scrapy_resume.page import Shard
-from scrapy_resume.store import leases, operations
+from scrapy_resume.settings import ResumeSettings
+from scrapy_resume.store import leases, operations, workers
 from scrapy_resume.store.records import Finish, Release
 from scrapy_resume.worker import WorkerSlot
 from tests.commands.conftest import Scrapy
@@ -76,8 +79,31 @@ def test_who_died_on_this_machine_is_not_waited_for(
     for slot in (dead, living):
         world.claim(task, 1, worker=slot.worker, instance=slot.instance, lease=1000)
     dead.free(clean=False)
+    for slot in (dead, living):
+        workers.register(
+            world.db, worker=slot.worker, instance=slot.instance, host=slot.host, pid=slot.pid,
+            version="1", protocol=1, capacity=8,
+        )  # fmt: skip
     outcome = resume("reap", RESUME_HOME=str(home))
     assert outcome.out == "Took back 1 shard(s) of processes that died on this machine.\n"
+    assert [one["worker"] for one in workers.live(world.db)] == [living.worker]
+    living.free()
+
+
+def test_a_slot_stays_dead_if_the_database_could_not_be_asked(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    dead, living = WorkerSlot.take(home), WorkerSlot.take(home)
+    dead.free(clean=False)
+
+    def away(*args: object, **kwargs: object) -> None:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(leases, "reclaim_worker", away)
+    with pytest.raises(StoreUnavailable):
+        reap.reap(world.db, ResumeSettings(home=home), print)
+    assert list(living.dead_neighbours()) == [dead.worker]
     living.free()
 
 

@@ -21,7 +21,9 @@ from tests.services import MariaDB, Redis
 
 SHARDS, CLAIMERS, BATCH, READ_AT_ONCE = 100_000, 4, 50, 5000
 TAKEN_BEFORE = 5000  # shards claimed when Redis is emptied
-REBUILT = 2.0  # seconds
+# Seconds. benchmarks/redisqueue.py holds a rebuild to 2 s; here three claimers work meanwhile,
+# and in the same interpreter.
+REBUILT = 6.0
 
 
 class Claimer:
