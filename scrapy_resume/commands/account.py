@@ -49,8 +49,11 @@ class Account:
         if facts["status"] == "paused":
             return "It is paused; nothing is read until it is unpaused."
         if facts["finished_at"]:
-            if facts["verdict"] in ("complete", "complete_with_rejects"):
+            if facts["verdict"] == "complete":
                 return f"Nothing is left to do; {command} starts a new run."
+            if facts["verdict"] == "complete_with_rejects":
+                again = f"{command} starts a new run, which reads all again."
+                return f"Mend what the reasons say; {again}"
             return f"This run is over; {command} starts a new one."
         if silence(facts, self._lease) and any(one["status"] == "running" for one in shards):
             return (

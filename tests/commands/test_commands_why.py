@@ -109,7 +109,21 @@ def test_quarantined_records_are_counted_and_the_first_ten_listed(
         f"  request https://site/{n} (shard 1, page 1): HttpError: 500" for n in range(10)
     ]
     assert more == "  and 2 more"
-    assert advice == f"Nothing is left to do; {_RUN} starts a new run."
+    assert advice == f"Mend what the reasons say; {_RUN} starts a new run, which reads all again."
+
+
+def test_a_refused_row_is_told_with_its_column_and_value(resume: Scrapy, world: World) -> None:
+    task = world.plan([Shard("a", 1, 1)])
+    (shard,) = world.claim(task)
+    row = QuarantineRecord(
+        task.id, shard.id, 1, 1, "row", None, "k7", "Unfit", "it is no number",
+        column_name="price", value="dear",
+    )  # fmt: skip
+    world.commit(page(shard, 1, quarantine=(row,)))
+    assert (
+        "  row k7 (shard 1, page 1): Unfit in column price: it is no number; its value: 'dear'"
+        in resume("why", "books").out.splitlines()
+    )
 
 
 def test_a_run_that_nobody_has_planned(resume: Scrapy, world: World) -> None:

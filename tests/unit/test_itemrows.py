@@ -362,7 +362,6 @@ for _ in range(100_000):
         (True, True),
         (datetime(2024, 1, 2, tzinfo=timezone(timedelta(hours=-5))), datetime(2024, 1, 2, 5)),
     ],
-    ids=repr,
 )  # fmt: skip
 def test_val_4_values_become_plain_ones(value: Any, stored: Any) -> None:
     found = values({"isbn": "i", "v": value})["v"]
