@@ -36,6 +36,13 @@ class RunRefused(ResumeError):
     """The wanted run cannot be opened, e.g. ``RESUME_RUN=new`` while one is worked on."""
 
 
+class ActRefused(ResumeError):
+    """An operator's act that the state of a task, a site or a record does not allow.
+
+    Nothing was changed.
+    """
+
+
 class SchemaMismatch(ResumeError):
     """The tables are older or newer than this version can use."""
 
