@@ -84,6 +84,23 @@ class PageRanges:
                 pairs.append((low, high))
         return PageRanges(tuple(pairs))
 
+    def common(self, other: PageRanges) -> PageRanges:
+        """The pages that are in both sets."""
+        pairs = (
+            (max(low, start), min(high, end))
+            for low, high in self.ranges
+            for start, end in other.ranges
+        )
+        return PageRanges.of((low, high) for low, high in pairs if low <= high)
+
+    def without(self, other: PageRanges) -> PageRanges:
+        """The pages that are in this set alone."""
+        left = list(self.ranges)
+        for start, end in other.ranges:
+            parts = [((low, min(high, start - 1)), (max(low, end + 1), high)) for low, high in left]
+            left = [(low, high) for pair in parts for low, high in pair if low <= high]
+        return PageRanges.of(left)
+
 
 @dataclass(frozen=True, slots=True)
 class Position:
@@ -169,6 +186,24 @@ class Position:
     def with_failed(self, page: int) -> Position:
         """The position with *page* on record as held; itself if it is committed."""
         return self if self.has(page) else replace(self, failed=self.failed.add(page))
+
+    def committed(self, first_page: int) -> PageRanges:
+        """The pages that are committed, of a shard that begins with *first_page*."""
+        begun = [(first_page, self.cur_page)] if self.cur_page >= first_page else []
+        return PageRanges.of([*begun, *self.ahead.ranges])
+
+    def put_back(self, pages: PageRanges, first_page: int) -> Position:
+        """The position once *pages* are to be read again: the watermark goes back before the
+        first of them, and what was read behind it is ahead of it then."""
+        read = self.committed(first_page)
+        left = read.without(pages)
+        whole = bool(left) and left.ranges[0][0] == first_page
+        return replace(
+            self,
+            cur_page=left.ranges[0][1] if whole else first_page - 1,
+            ahead=PageRanges(left.ranges[1:] if whole else left.ranges),
+            page_count=self.page_count - (len(read) - len(left)),
+        )
 
     def missing(self, last_page: int) -> Iterator[int]:
         """The pages up to *last_page* that are not committed, in order."""

@@ -17,6 +17,7 @@ from sqlalchemy.engine import Connection, Row
 from scrapy_resume import faults
 from scrapy_resume.intake import Intake
 from scrapy_resume.page import Shard
+from scrapy_resume.store import transitions
 from scrapy_resume.store.candidates import Candidates, Want, lock_candidates
 from scrapy_resume.store.claimindex import IN_LIST, built_once
 from scrapy_resume.store.columns import Moment
@@ -112,13 +113,10 @@ def _take(
 def _build_take(db: Database) -> Update:
     shard = db.tables.task_shard
     now, until = _moments(db)
-    values = {
-        "status": "running",
-        "reason": "claimed",
+    values = transitions.shard_values("claim", "running", "claimed") | {
         "worker": bindparam("b_worker"),
         "instance": bindparam("b_instance"),
         "lease_until": until,
-        "due": 0,
         "error_kind": None,
         "updated_at": now,
         "fencing_token": shard.c.fencing_token + 1,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import Select, select, update
 from sqlalchemy.engine import Connection, Row
 
 from scrapy_resume import faults
-from scrapy_resume.store.columns import REASON_LENGTH
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.reclaim import RESUMED_LANE
 from scrapy_resume.store.records import Finish, Release
+from scrapy_resume.store.transitions import cleaned, shard_values
 
 _ERROR_LENGTH = 500
 
@@ -27,23 +27,21 @@ def end(
         faults.point("finish.before")
         values = _finished(ending)
     else:
-        wish = select(task.c.desired).where(task.c.id == row.task_id)
-        values = _released(row, ending, conn.execute(wish).scalar_one(), now)
-    values |= {"worker": None, "instance": None, "lease_until": None, "updated_at": now}
-    values["reason"] = _clean(values["reason"], REASON_LENGTH)
-    conn.execute(update(shard).where(shard.c.id == shard_id).values(values))
+        wish: Select[Any] = select(task.c.desired, task.c.reason).where(task.c.id == row.task_id)
+        values = _released(row, ending, conn.execute(wish).one(), now)
+    conn.execute(update(shard).where(shard.c.id == shard_id).values(values | {"updated_at": now}))
     status: str = values["status"]
     return status
 
 
 def _finished(ending: Finish) -> dict[str, Any]:
-    values: dict[str, Any] = {"status": ending.status, "reason": ending.reason}
+    values = shard_values("finish", ending.status, ending.reason)
     if ending.status == "done":  # pages held past an end that was found later are none
         values |= {"error_kind": None, "failed_pages": ""}
     return values
 
 
-def _released(row: Row[Any], ending: Release, wish: str, now: datetime) -> dict[str, Any]:
+def _released(row: Row[Any], ending: Release, wish: Row[Any], now: datetime) -> dict[str, Any]:
     begun = row.cur_page >= row.first_page or row.ahead
     values: dict[str, Any] = {
         "error_kind": ending.error_kind,
@@ -51,15 +49,15 @@ def _released(row: Row[Any], ending: Release, wish: str, now: datetime) -> dict[
         "attempt_count": row.attempt_count - (not ending.spend_attempt and row.attempt_count > 0),
     }
     if ending.last_error is not None:
-        values["last_error"] = _clean(ending.last_error, _ERROR_LENGTH)
-    if wish == "cancel":
-        return values | {"status": "failed", "reason": "cancelled"}
+        values["last_error"] = cleaned(ending.last_error, _ERROR_LENGTH)
+    if wish.desired == "cancel":
+        return values | shard_values("release", "failed", wish.reason)
     if values["attempt_count"] >= row.max_attempts:
         tries = f"gave up after {row.attempt_count} attempts"
-        return values | {"status": "failed", "reason": f"{tries}: {ending.reason}"}
-    if wish == "pause":
-        return values | {"status": "paused", "reason": "paused"}
-    return values | {"status": "pending", "reason": ending.reason} | _when(ending, now)
+        return values | shard_values("release", "failed", f"{tries}: {ending.reason}")
+    if wish.desired == "pause":
+        return values | shard_values("release", "paused", wish.reason)
+    return values | shard_values("release", "pending", ending.reason) | _when(ending, now)
 
 
 def _when(ending: Release, now: datetime) -> dict[str, Any]:
@@ -67,7 +65,3 @@ def _when(ending: Release, now: datetime) -> dict[str, Any]:
         return {"due": 0, "next_run_at": now + timedelta(seconds=ending.delay)}
     at_next_start = ending.error_kind == "code"
     return {"due": int(not at_next_start)}
-
-
-def _clean(text: str, limit: int) -> str:
-    return text[:limit].encode("utf-8", "replace").decode()

@@ -10,13 +10,13 @@ from sqlalchemy.engine import Connection
 
 from scrapy_resume.exceptions import RunRefused
 from scrapy_resume.store.claims import in_lists
-from scrapy_resume.store.columns import REASON_LENGTH
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.operations import Operation, record
+from scrapy_resume.store.quarantine import READ_AGAIN
 from scrapy_resume.store.runs import Task, existing
+from scrapy_resume.store.transitions import OPEN, shard_values, task_values
 from scrapy_resume.verdict import Tally, Verdict, decide
 
-_OPEN = ("pending", "running", "paused")
 _ENDED = 100  # runs that one look declares over
 
 
@@ -45,7 +45,7 @@ def _unfinished(db: Database, task_id: Any) -> ColumnElement[bool]:
     """Whether a shard of the run is not final; one dive into the claim index per status."""
     shard = db.tables.task_shard
     ours = shard.c.task_id == task_id
-    return or_(*(exists().where(ours, shard.c.status == status) for status in _OPEN))
+    return or_(*(exists().where(ours, shard.c.status == status) for status in OPEN))
 
 
 def read_verdict(db: Database, task_id: int) -> tuple[Verdict, str]:
@@ -64,7 +64,7 @@ def finish(conn: Connection, db: Database, task_id: int) -> Task:
     verdict, reason = _decide(conn, db, found)
     failed = exists().where(shard.c.task_id == task_id, shard.c.status == "failed")
     status = "failed" if conn.execute(select(failed)).scalar() else "done"
-    _close(conn, db, task_id, status, verdict, reason)
+    _close(conn, db, task_id, ("finish", status, reason), verdict)
     return existing(conn, db, task_id)
 
 
@@ -92,26 +92,28 @@ def supersede(conn: Connection, db: Database, old: Task, run_no: int, actor: str
             " stop it first, or join it with RESUME_RUN=auto"
         )
     reason = f"superseded by run {run_no}"
-    _fail_shards(conn, db, old.id, reason, now)
-    verdict, _ = _decide(conn, db, old)
-    _close(conn, db, old.id, "failed", verdict, reason)
+    verdict = end_unfinished(conn, db, old, "supersede", reason, now)
     act = Operation("supersede", actor, reason, old.id, before=old.status, after=verdict.value)
     record(conn, db, [act], at=now)
 
 
-def _fail_shards(conn: Connection, db: Database, task_id: int, reason: str, now: datetime) -> None:
+def end_unfinished(
+    conn: Connection, db: Database, run: Task, move: str, reason: str, now: datetime
+) -> Verdict:
+    """End the locked *run* by *move*, and with it every shard that is not final."""
     shard = db.tables.task_shard
-    wanted = (shard.c.task_id == task_id, shard.c.status.in_(_OPEN))
-    values = {
-        "status": "failed", "reason": reason, "due": 0, "next_run_at": None, "worker": None,
-        "instance": None, "lease_until": None, "fencing_token": shard.c.fencing_token + 1,
-    }  # fmt: skip
+    wanted = (shard.c.task_id == run.id, shard.c.status.in_(OPEN))
+    values = shard_values(move, "failed", reason)
+    values |= {"fencing_token": shard.c.fencing_token + 1, "updated_at": now}
     for ids in in_lists(conn.execute(select(shard.c.id).where(*wanted)).scalars()):
-        conn.execute(update(shard).where(shard.c.id.in_(ids)).values(values | {"updated_at": now}))
+        conn.execute(update(shard).where(shard.c.id.in_(ids)).values(values))
+    verdict, _ = _decide(conn, db, run)
+    _close(conn, db, run.id, (move, "failed", reason), verdict)
+    return verdict
 
 
 def _close(
-    conn: Connection, db: Database, task_id: int, status: str, verdict: Verdict, reason: str
+    conn: Connection, db: Database, task_id: int, move: tuple[str, str, str], verdict: Verdict
 ) -> None:
     task = db.tables.task
     now = db.now(conn)
@@ -119,9 +121,8 @@ def _close(
         update(task)
         .where(task.c.id == task_id, task.c.finished_at.is_(None))
         .values(
-            status=status,
+            **task_values(*move),
             verdict=verdict.value,
-            reason=reason[:REASON_LENGTH],
             open_name=None,
             planner=None,
             planner_instance=None,
@@ -144,9 +145,11 @@ def _decide(conn: Connection, db: Database, found: Task) -> tuple[Verdict, str]:
         )
     ).one()
     aside = db.tables.quarantine
+    put_back = func.coalesce(aside.c.resolution, "").in_(READ_AGAIN)
     pages_aside = select(func.count()).where(
-        aside.c.task_id == found.id, aside.c.kind == "page", aside.c.shard_no.is_not(None)
-    )
+        aside.c.task_id == found.id, aside.c.kind == "page", aside.c.shard_no.is_not(None),
+        ~put_back,
+    )  # fmt: skip
     loose = select(func.count()).where(aside.c.task_id == found.id, aside.c.shard_no.is_(None))
     return decide(
         [Tally(*row) for row in tallies],

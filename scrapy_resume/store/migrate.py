@@ -28,7 +28,7 @@ from scrapy_resume.store.facts import database_id
 
 __all__ = ["check", "database_id", "ensure_schema", "installed_version", "still_fits", "upgrade"]
 
-SCHEMA_VERSION = "0002"
+SCHEMA_VERSION = "0003"
 PROTOCOL_VERSION = 1  # of what workers say to each other through the tables
 
 _SCRIPTS = Path(__file__).parent / "migrations"

@@ -50,6 +50,7 @@ def plan_rows(
             "reason": "planned",
             "ordered": int(ordered),
             **_pages(shard),
+            "planned_last_page": shard.last_page,
             "cursor": cursor,
             "first_cursor": cursor,
             "ahead": "",

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, case, delete, func, insert, or_, select, update
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
@@ -23,6 +23,7 @@ from scrapy_resume.exceptions import ConfigurationError, LeaseLost
 from scrapy_resume.page import Shard
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.planrows import plan_rows
+from scrapy_resume.store.transitions import task_values
 
 CHUNK = 1000  # shards stored by one transaction
 _DELETED = 900  # left-over shards deleted by one transaction
@@ -229,9 +230,9 @@ def _publish(
 ) -> None:
     task = db.tables.task
     now: datetime = db.now(conn)
-    values = {
-        "status": "running",
-        "reason": "planned",
+    asked = case((task.c.desired == "run", "planned"), else_=task.c.reason)  # an operator's stays
+    values = task_values("plan", "running", "planned") | {
+        "reason": asked,
         "bound": bound,
         "signature": signature,
         "planned_at": now,

@@ -16,6 +16,7 @@ from sqlalchemy.engine import Connection, Row
 
 from scrapy_resume import faults
 from scrapy_resume.intake import Waiting
+from scrapy_resume.store import transitions
 from scrapy_resume.store.claims import in_lists
 from scrapy_resume.store.columns import DIED
 from scrapy_resume.store.engine import Database
@@ -54,7 +55,7 @@ def release_instance(
         rows = _locked(conn, db, query, wait=True)
         now = db.now(conn)
         ids = sorted(row.id for row in rows)
-        give_back(conn, db, ids, "pending", reason, now)
+        give_back(conn, db, ids, ("release", "pending", reason), now)
         for part in in_lists(row.id for row in rows if row.attempt_count > 0):
             spent = {"attempt_count": shard.c.attempt_count - 1}
             conn.execute(update(shard).where(shard.c.id.in_(part)).values(spent))
@@ -84,7 +85,7 @@ def reclaim(
     for row in rows:
         groups.setdefault(_outcome(row, wishes[row.task_id], reason), []).append(row)
     for (status, why), members in sorted(groups.items()):
-        give_back(conn, db, [row.id for row in members], status, why, now)
+        give_back(conn, db, [row.id for row in members], ("reclaim", status, why), now)
     record(conn, db, [_operation(row, wishes, reason, actor) for row in rows], at=now)
     faults.point("reap.before")
     return [
@@ -96,18 +97,13 @@ def reclaim(
 
 
 def give_back(
-    conn: Connection, db: Database, ids: list[int], status: str, reason: str, now: datetime
+    conn: Connection, db: Database, ids: list[int], move: tuple[str, str, str], now: datetime
 ) -> None:
-    """Take the locked shards *ids* from their owner, with a new token."""
+    """Take the locked shards *ids* from their owner by *move* (its name, the state it leads to
+    and the reason), with a new token."""
     shard = db.tables.task_shard
-    values = {
-        "status": status,
-        "reason": reason,
-        "due": int(status == "pending"),
+    values = transitions.shard_values(*move) | {
         "lane": RESUMED_LANE,
-        "worker": None,
-        "instance": None,
-        "lease_until": None,
         "fencing_token": shard.c.fencing_token + 1,
         "updated_at": now,
     }
@@ -122,21 +118,22 @@ def _locked(
     return [row for part in in_lists(ids) for row in lock(conn, db, query, part, wait=wait)]
 
 
-def _wishes(conn: Connection, db: Database, task_ids: Iterable[int]) -> dict[int, str]:
+def _wishes(conn: Connection, db: Database, task_ids: Iterable[int]) -> dict[int, Row[Any]]:
     task = db.tables.task
-    rows = conn.execute(select(task.c.id, task.c.desired).where(task.c.id.in_(sorted(task_ids))))
-    return {row.id: row.desired for row in rows}
+    query: Select[Any] = select(task.c.id, task.c.desired, task.c.reason)
+    rows = conn.execute(query.where(task.c.id.in_(sorted(task_ids))))
+    return {row.id: row for row in rows}
 
 
-def _outcome(row: Row[Any], wish: str, reason: str) -> tuple[str, str]:
-    if wish == "cancel":
-        return "failed", "cancelled"
+def _outcome(row: Row[Any], wish: Row[Any], reason: str) -> tuple[str, str]:
+    if wish.desired == "cancel":
+        return "failed", wish.reason
     if row.attempt_count >= row.max_attempts:
         return "failed", f"gave up after {row.attempt_count} attempts: {reason}"
-    return ("paused", "paused") if wish == "pause" else ("pending", reason)
+    return ("paused", wish.reason) if wish.desired == "pause" else ("pending", reason)
 
 
-def _operation(row: Row[Any], wishes: dict[int, str], reason: str, actor: str) -> Operation:
+def _operation(row: Row[Any], wishes: dict[int, Row[Any]], reason: str, actor: str) -> Operation:
     status, _ = _outcome(row, wishes[row.task_id], reason)
     before = f"running by {row.worker}/{row.instance}, token {row.fencing_token}"
     after = f"{status}, token {row.fencing_token + 1}"

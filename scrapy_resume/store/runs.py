@@ -33,6 +33,7 @@ class Task:
     planned_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
+    read_again_at: datetime | None = None
 
 
 def find_tasks(db: Database, which: str | int | None) -> list[Task]:

@@ -1,11 +1,13 @@
 """The product's tables, with the states a row may be in and the ways between them.
 
-A task (one run of it is one row):
+:mod:`.transitions` lists every single way. A task (one run of it is one row):
 
     planning -> running -> done      every shard is done
                         -> failed    every shard is final, at least one of them failed
-    planning | running  -> failed    superseded by a newer run, or cancelled
+    planning | running | paused -> failed    superseded by a newer run, or cancelled
     running <-> paused               the operator's wish, once no shard runs
+    done | failed -> running         an operator's retry, restart, backfill or requeue
+    any but planning -> planning     an operator's reset
 
 A shard:
 
@@ -119,6 +121,7 @@ def _task(metadata: MetaData, prefix: str) -> Table:
         Column("started_at", Moment),
         Column("finished_at", Moment),
         *times("created_at", "updated_at"),
+        Column("read_again_at", Moment),  # when pages of it were last put back
         UniqueConstraint("name", "run_no", name=f"{name}_run"),
         UniqueConstraint("name", "run_name", name=f"{name}_named_run"),
         UniqueConstraint("open_name", name=f"{name}_open"),  # one unfinished run per task
@@ -196,6 +199,7 @@ def _task_shard(metadata: MetaData, prefix: str) -> Table:
         Column("spec", LongText),
         *times("created_at", "updated_at"),
         Column("checkpoint_at", Moment),
+        Column("planned_last_page", BigInteger),  # last_page may be one found by reading
         UniqueConstraint("task_id", "shard_no", name=f"{name}_no"),
         UniqueConstraint("task_id", "shard_key", name=f"{name}_key"),
         # The claim finds the most urgent lane and priority, and each site of them, by one dive,

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from scrapy_resume.store.quarantine import READ_AGAIN
 from scrapy_resume.testing.snapshot import Pages, Row, Snapshot
 from scrapy_resume.testing.violation import Violation
 from scrapy_resume.watermark import PageRanges
@@ -13,7 +14,7 @@ from scrapy_resume.watermark import PageRanges
 FINAL = ("done", "failed")
 
 # Acts that leave a shard's position as it was.
-GENTLE = frozenset({"reclaim", "supersede", "pause", "unpause", "cancel"})
+GENTLE = frozenset({"reclaim", "supersede", "pause", "unpause", "cancel", "resolve"})
 
 
 def wrong_in(now: Snapshot, served: Mapping[str | None, Pages]) -> Iterator[Violation]:
@@ -27,7 +28,7 @@ def wrong_in(now: Snapshot, served: Mapping[str | None, Pages]) -> Iterator[Viol
             continue
         yield from shard.wrong_owner()
         yield from shard.wrong_state()
-        yield from shard.wrong_position()
+        yield from shard.wrong_position(now)
         yield from shard.wrong_ends()
         yield from shard.wrong_records(now)
         pages = served.get(row["shard_key"], served.get(None))
@@ -61,9 +62,7 @@ def _untrue_verdict(now: Snapshot, task: Row, shards: list[Row]) -> Iterator[Vio
         yield Violation("I3", text, task["id"])
     if task["planned_at"] is None or not sum(row["page_count"] for row in shards):
         yield Violation("I3", f"says {verdict!r} and read nothing", task["id"])
-    rejects = [
-        row for row in now.quarantine if row["task_id"] == task["id"] and not row["resolved_at"]
-    ]
+    rejects = [row for row in _rejects(now) if row["task_id"] == task["id"]]
     if verdict == "complete" and rejects:
         text = f"says 'complete' with {len(rejects)} records in quarantine"
         yield Violation("I3", text, task["id"])
@@ -113,12 +112,13 @@ class _Shard:
         if not row["reason"]:
             yield self.bad("I7", "has no reason")
 
-    def wrong_position(self) -> Iterator[Violation]:
+    def wrong_position(self, now: Snapshot) -> Iterator[Violation]:
         row, current = self.row, self.row["cur_page"]
         pages = current - row["first_page"] + 1 + len(self.ahead)
         if row["page_count"] != pages:
             yield self.bad("I3", f"counts {row['page_count']} pages where its ranges hold {pages}")
-        if (row["page_count"] > 0) != (row["version"] > 0):
+        unread = row["version"] > 0 and not row["page_count"] and not _rewound(now, row)
+        if unread or (row["page_count"] > 0 and not row["version"]):
             yield self.bad("I5", f"has {row['page_count']} pages at version {row['version']}")
         if self.ahead and self.ahead.ranges[0][0] <= current + 1:
             yield self.bad("I4", f"stands at {current} with {self.ahead} ahead")
@@ -136,7 +136,7 @@ class _Shard:
             yield self.bad("I3", text)
 
     def wrong_records(self, now: Snapshot) -> Iterator[Violation]:
-        records = [row for row in now.quarantine if row["shard_id"] == self.row["id"]]
+        records = [row for row in _rejects(now) if row["shard_id"] == self.row["id"]]
         if len(records) != self.row["quarantined_count"]:
             counted = self.row["quarantined_count"]
             yield self.bad("I3", f"counts {counted} in quarantine where {len(records)} are")
@@ -147,7 +147,7 @@ class _Shard:
 
     def missing_items(self, now: Snapshot, pages: Pages) -> Iterator[Violation]:
         source = now.tasks[self.row["task_id"]]["spider"]
-        rejects = [row for row in now.quarantine if row["shard_id"] == self.row["id"]]
+        rejects = [row for row in _rejects(now) if row["shard_id"] == self.row["id"]]
         whole = {row["page"] for row in rejects if row["kind"] == "page"}
         known = Counter((row["page"], row["item_key"]) for row in rejects)
         lost: list[tuple[int, str]] = []
@@ -161,6 +161,11 @@ class _Shard:
         if len(lost) > self.row["dropped_count"]:
             for page, key in lost:
                 yield self.bad("I1", f"{key!r} of a committed page is not stored", page)
+
+
+def _rejects(now: Snapshot) -> Iterator[Row]:
+    """The records in quarantine but for those whose pages were put back since."""
+    return (row for row in now.quarantine if row["resolution"] not in READ_AGAIN)
 
 
 def _stray_items(now: Snapshot) -> Iterator[Violation]:

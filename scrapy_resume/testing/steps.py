@@ -13,10 +13,11 @@ def wrong_between(before: Snapshot, now: Snapshot) -> Iterator[Violation]:
     """Every violation that only *before* and *now* together show."""
     known = {act["id"] for act in before.operations}
     fresh = [act for act in now.operations if act["id"] not in known]
+    reset = {act["task_id"] for act in fresh if act["kind"] == "reset"}
     for number, old in before.shards.items():
         new = now.shards.get(number)
         if new is None:
-            if old["fencing_token"]:
+            if old["fencing_token"] and old["task_id"] not in reset:
                 yield Violation("I4", "is gone", old["task_id"], old["shard_no"])
             continue
         yield from _wrong_step(old, new, {act["kind"] for act in acts_on(fresh, new)})

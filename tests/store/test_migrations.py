@@ -88,6 +88,23 @@ def test_a_migration_killed_half_way_is_finished_by_the_next_start(
     assert definitions(db) == complete
 
 
+# A planned run with three shards, as the first revision had them.
+OLD_ROWS = (
+    "INSERT INTO resume_task (id, name, spider, args, run_no, open_name, priority, status, desired,"
+    " reason, plan_token, planned_at, created_at, updated_at) VALUES (1, 'books', 'books', '{}', 1,"
+    " 'books', 0, 'running', 'run', 'planned', 1, '2026-01-01', '2026-01-01', '2026-01-01')",
+    *(
+        "INSERT INTO resume_task_shard (id, task_id, shard_no, shard_key, site, lane, priority, due,"
+        " status, reason, ordered, first_page, last_page, cur_page, ahead, failed_pages, page_count,"
+        " written_count, dropped_count, quarantined_count, version, fencing_token, attempt_count,"
+        f" max_attempts, created_at, updated_at) VALUES ({n}, 1, {n}, 's{n}', 'site', 0, 0, 1,"
+        " 'pending', 'planned', 0, 1, 100, 0, '', '', 0, 0, 0, 0, 0, 0, 0, 10, '2026-01-01',"
+        " '2026-01-01')"
+        for n in (1, 2, 3)
+    ),
+)
+
+
 def stamp(db: Database, version: str) -> None:
     with db.transaction() as conn:
         conn.exec_driver_sql(f"UPDATE resume_alembic_version SET version_num = '{version}'")
@@ -104,12 +121,15 @@ def first_tables(db: Database) -> None:
 def test_older_tables_keep_their_rows(database_url: str) -> None:
     db = Database.connect(database_url)
     first_tables(db)
-    World(db).plan(3)
-    with pytest.raises(SchemaMismatch, match="0001, older than 0002; run `scrapy resume db up"):
+    with db.transaction() as conn:
+        for statement in OLD_ROWS:
+            conn.exec_driver_sql(statement)
+    with pytest.raises(SchemaMismatch, match="0001, older than 0003; run `scrapy resume db up"):
         migrate.ensure_schema(db)
     migrate.upgrade(db)
     assert migrate.check(db) == []
     assert len(World(db).claim(World(db).open())) == 3
+    assert World(db).shard(2).planned_last_page == 100
     migrate.upgrade(db)
     migrate.still_fits(db)
 
