@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from scrapy_resume.commands.mends import Mends, missing
 from scrapy_resume.commands.obstacles import Obstacles, span_text
 from scrapy_resume.commands.screen import moment
 from scrapy_resume.commands.status import name_of, pages_of, silence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from scrapy_resume.settings import ResumeSettings
 
 _MOST = 20  # shards, and pages of a shard, that are told one by one
+_LONGEST = 200  # characters of a list of pages
 _ERROR_OF_PAGE = re.compile(r"page (\d+): (.*)", re.DOTALL)
 
 
@@ -40,6 +42,7 @@ class Account:
             yield f"And {len(shards) - _MOST} more shards; --json has them all."
         yield from self._idle()
         yield from self._quarantine()
+        yield from Mends(self._facts).sentences()
         yield self.advice()
 
     def advice(self) -> str:
@@ -47,7 +50,7 @@ class Account:
         facts, shards = self._facts, self._facts["shards"]
         command = f"`{self._command()}`"
         if facts["status"] == "paused":
-            return "It is paused; nothing is read until it is unpaused."
+            return "It is paused; nothing of it is read until its pause is ended."
         if facts["finished_at"]:
             if facts["verdict"] == "complete":
                 return f"Nothing is left to do; {command} starts a new run."
@@ -135,17 +138,20 @@ class Account:
                 yield f"{who} holds nothing; {heard}."
 
     def _quarantine(self) -> Iterator[str]:
-        count, first = self._facts["quarantined"], self._facts["quarantine"]
-        if not count and not first:
+        """What was set aside and is not resolved."""
+        count, first = self._facts["unresolved"], self._facts["quarantine"]
+        if not count:
             return
-        yield f"{count} in quarantine" + (":" if first else ".")
+        yield f"{count} in quarantine:"
         for one in first:
             what = one["url"] or one["item_key"] or ""
             place = f"shard {one['shard_no']}, page {one['page']}"
+            if one["page"] is None:
+                place = "of no page"
             column = f" in column {one['column_name']}" if one["column_name"] else ""
             value = "" if one["value"] is None else f"; its value: {one['value']!r}"
             error = f"{one['error_class']}{column}: {one['error']}{value}"
-            yield f"  {one['kind']} {what} ({place}): {error}"
+            yield f"  record {one['id']}: {one['kind']} {what} ({place}): {error}"
         if count > len(first):
             yield f"  and {count - len(first)} more"
 
@@ -156,10 +162,23 @@ class Account:
 
 
 def _progress(shard: dict[str, Any]) -> str:
-    pages, read = f"pages {pages_of(shard)}", f"read up to {shard['cur_page']}"
-    if shard["cur_page"] < shard["first_page"]:
-        read = "nothing read up to now"
-    return f"{pages}, {read}" + (f" and {shard['ahead']}" if shard["ahead"] else "")
+    """Its pages, which of them are stored and which are not."""
+    pages, ahead = f"pages {pages_of(shard)}", _short(shard["ahead"])
+    if shard["cur_page"] >= shard["first_page"]:
+        read = f"read up to {shard['cur_page']}" + (f" and {ahead}" if ahead else "")
+    elif ahead:
+        read = f"read {ahead}"
+    else:
+        return f"{pages}, nothing read up to now"
+    left = _short(missing(shard))
+    return f"{pages}, {read}" + (f", missing {left}" if left else "")
+
+
+def _short(ranges: str) -> str:
+    """A list of pages that a person still reads; --json has all of it."""
+    if len(ranges) <= _LONGEST:
+        return ranges
+    return ranges[:_LONGEST].rpartition(",")[0] + ",…"
 
 
 def _pages(shard: dict[str, Any]) -> Iterator[str]:
@@ -171,6 +190,6 @@ def _pages(shard: dict[str, Any]) -> Iterator[str]:
         mine = match is not None and int(match[1]) == page
         yield f"  page {page} failed" + (f": {match[2]}" if mine and match else "")
     if len(failed) > _MOST:
-        yield f"  and {len(failed) - _MOST} more failed pages: {failed}"
+        yield f"  and {len(failed) - _MOST} more failed pages: {_short(str(failed))}"
     if shard["last_error"] and not known:
         yield f"  last error: {shard['last_error']}"

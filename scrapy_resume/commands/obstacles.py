@@ -6,6 +6,7 @@ from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from scrapy_resume.commands.mends import is_held
 from scrapy_resume.commands.screen import moment
 from scrapy_resume.store.claimindex import SUSPECT_ATTEMPTS
 from scrapy_resume.store.columns import DIED, LAPSED
@@ -54,11 +55,9 @@ class Obstacles:
 
     def _of_site(self, name: str) -> str | None:
         site, cap = self._sites.get(name), self._settings.site_shards
-        if site is not None and site["state"] in ("blocked", "paused"):
-            until = site["until"]
-            if until is None or until > self._now:
-                when = "" if until is None else f" until {moment(until)}"
-                return f"its site is {site['state']}{when}: {site['reason']}"
+        if site is not None and is_held(site, self._now):
+            when = "" if site["until"] is None else f" until {moment(site['until'])}"
+            return f"its site is {site['state']}{when}: {site['reason']}"
         if cap and self._running[name] >= cap:
             return f"{self._running[name]} shards of its site are read, RESUME_SITE_SHARDS is {cap}"
         return None

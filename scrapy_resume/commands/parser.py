@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from scrapy.cmdline import ScrapyArgumentParser
 from scrapy.commands import ScrapyHelpFormatter
 from scrapy.utils.conf import arglist_to_dict
 
-PROG = "scrapy resume"
-EPILOG = (
-    "Scrapy's own options work with every verb: -s NAME=VALUE, -L LEVEL, --logfile FILE, --nolog,"
-    " --pidfile FILE, --profile FILE, --pdb. Give the database's address by the environment"
-    " variable RESUME_DATABASE_URL, where others cannot see its password."
-)
-_Parser = argparse.ArgumentParser
+from scrapy_resume.commands import actparser
+from scrapy_resume.commands.subparsers import EPILOG, PROG, Parser, as_json, below
 
 
 def read(words: Sequence[str], into: argparse.Namespace) -> None:
@@ -37,7 +32,7 @@ def read(words: Sequence[str], into: argparse.Namespace) -> None:
             parser.error("invalid -a value, use -a NAME=VALUE")
 
 
-def build() -> _Parser:
+def build() -> Parser:
     """The parser of ``scrapy resume``; each verb has its own below it."""
     parser = ScrapyArgumentParser(
         prog=PROG,
@@ -45,28 +40,18 @@ def build() -> _Parser:
         epilog=EPILOG,
         formatter_class=ScrapyHelpFormatter,
     )
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="Verbs")
-
-    def verb(name: str, meaning: str, add: Callable[[_Parser], None]) -> None:
-        one = verbs.add_parser(
-            name,
-            help=meaning,
-            description=f"{meaning[0].upper()}{meaning[1:]}.",
-            epilog=EPILOG,
-            formatter_class=ScrapyHelpFormatter,
-        )
-        add(one)
-
+    verb = below(parser, "verb", "VERB", "Verbs")
     verb("status", "show the runs of tasks, their shards and who works on them", _status)
     verb("why", "say what of a task is unfinished, held by whom and for what reason", _why)
     verb("run", "crawl with a spider; the exit code is the run's verdict", _run)
     verb("plan", "plan a spider's run and show its shards, without crawling them", _plan)
     verb("reap", "take back what dead workers hold, and end runs that nobody ended", _reap)
+    actparser.declare(verb)
     verb("db", "create, upgrade or check the tables", _db)
     return parser
 
 
-def _status(parser: _Parser) -> None:
+def _status(parser: Parser) -> None:
     parser.add_argument(
         "task",
         nargs="?",
@@ -77,15 +62,15 @@ def _status(parser: _Parser) -> None:
     output.add_argument(
         "--watch", action="store_true", help="show it anew every 2 seconds until Ctrl-C"
     )
-    _json(output)
+    as_json(output)
 
 
-def _why(parser: _Parser) -> None:
+def _why(parser: Parser) -> None:
     parser.add_argument("task", metavar="TASK", help="a task's id or name")
-    _json(parser)
+    as_json(parser)
 
 
-def _run(parser: _Parser) -> None:
+def _run(parser: Parser) -> None:
     _spider(parser)
     parser.add_argument(
         "-o",
@@ -104,33 +89,22 @@ def _run(parser: _Parser) -> None:
     )
 
 
-def _plan(parser: _Parser) -> None:
+def _plan(parser: Parser) -> None:
     _spider(parser)
-    _json(parser)
+    as_json(parser)
 
 
-def _reap(parser: _Parser) -> None:
-    _json(parser)
+def _reap(parser: Parser) -> None:
+    as_json(parser)
 
 
-def _db(parser: _Parser) -> None:
-    acts = parser.add_subparsers(dest="act", metavar="ACT", title="Acts", required=True)
-    for name, meaning in (
-        ("upgrade", "create the tables or bring them to this version"),
-        ("check", "say what is wrong with the tables; exit code 1 if anything is"),
-    ):
-        act = acts.add_parser(
-            name,
-            help=meaning,
-            description=f"{meaning[0].upper()}{meaning[1:]}.",
-            epilog=EPILOG,
-            formatter_class=ScrapyHelpFormatter,
-        )
-        if name == "check":
-            _json(act)
+def _db(parser: Parser) -> None:
+    act = below(parser, "act", "ACT", "Acts")
+    act("upgrade", "create the tables or bring them to this version", lambda one: None)
+    act("check", "say what is wrong with the tables; exit code 1 if anything is", as_json)
 
 
-def _spider(parser: _Parser) -> None:
+def _spider(parser: Parser) -> None:
     parser.add_argument("spider", metavar="SPIDER", help="name of a spider of this project")
     parser.add_argument(
         "-a",
@@ -139,10 +113,4 @@ def _spider(parser: _Parser) -> None:
         default=[],
         metavar="NAME=VALUE",
         help="set spider argument (may be repeated)",
-    )
-
-
-def _json(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object instead, for scripts"
     )

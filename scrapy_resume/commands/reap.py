@@ -8,12 +8,11 @@ for one more lease, and only what was not renewed by then is taken back.
 from __future__ import annotations
 
 import argparse
-import getpass
-import socket
 import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from scrapy_resume.commands.acting import actor
 from scrapy_resume.commands.database import looked_at, resume_settings
 from scrapy_resume.commands.screen import print_json, show
 from scrapy_resume.reaper import Contact, gap_for, reap_once, recover
@@ -100,8 +99,8 @@ def _reclaim(db: Database, settings: ResumeSettings, say: Callable[[str], None])
         leases.expired_holders(db)
     silent = {holder.instance for holder in holders}
     still = [one for one in leases.expired_holders(db) if one.instance in silent]
-    actor = f"scrapy resume reap by {getpass.getuser()} on {socket.gethostname()}"
-    return reap_once(db, still, actor=actor, lease=settings.lease) if still else 0
+    who = f"scrapy resume reap by {actor()}"
+    return reap_once(db, still, actor=who, lease=settings.lease) if still else 0
 
 
 def _lines(done: Round) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scrapy.utils.conf import feed_process_params_from_cli
 
 from scrapy_resume.commands.crawl import crawl, stat
-from scrapy_resume.commands.parser import PROG
+from scrapy_resume.commands.subparsers import PROG
 from scrapy_resume.commands.verbs import fail
 from scrapy_resume.verdict import Verdict
 

@@ -11,19 +11,22 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from scrapy_resume.commands.parser import PROG
+from scrapy_resume.commands.subparsers import PROG
 from scrapy_resume.exceptions import ResumeError
 
 if TYPE_CHECKING:
     from scrapy.settings import Settings
 
 FAILED = 1
+_MODULES = dict.fromkeys(
+    ("pause", "unpause", "cancel", "retry", "restart", "backfill", "reset"), "acts"
+)
 INTERRUPTED = 130  # what a shell says of a process that Ctrl-C ended
 
 
 def run(verb: str, settings: Settings, opts: argparse.Namespace) -> int:
     """Do *verb*; a mistake of the user's or a database that is away is one line, no traceback."""
-    module = import_module(f"scrapy_resume.commands.{verb}")
+    module = import_module(f"scrapy_resume.commands.{_MODULES.get(verb, verb)}")
     try:
         code: int = module.run(settings, opts)
         sys.stdout.flush()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_resume.commands.account import Account
 from scrapy_resume.commands.database import find_task, looked_at, resume_settings
+from scrapy_resume.commands.mends import Mends, missing
 from scrapy_resume.commands.obstacles import Obstacles
 from scrapy_resume.commands.screen import print_json, show
 from scrapy_resume.store import quarantine, status
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 _FIRST = 10  # quarantined records that are listed
 _RECORD = (
-    *("kind", "shard_no", "page", "url", "item_key"),
+    *("id", "kind", "shard_no", "page", "url", "item_key"),
     *("error_class", "error", "column_name", "value", "attempts"),
 )
 
@@ -42,13 +43,14 @@ def run(settings: Settings, opts: argparse.Namespace) -> int:
 def gather(db: Database, task_id: int, settings: ResumeSettings) -> dict[str, Any]:
     """The facts, as ``--json`` prints them: plain values, no cursors, no secrets in URLs."""
     facts = status.why(db, task_id)
-    obstacles = Obstacles(facts, settings)
+    obstacles, mends = Obstacles(facts, settings), Mends(facts)
     for shard in facts["shards"]:
         shard["shard_key"] = safe_text(shard["shard_key"])
         waits = shard["status"] == "pending"
         shard["obstacle"] = obstacles.of(shard) if waits else None
         shard["claimable"] = waits and shard["obstacle"] is None
-    rows = quarantine.find(db, task_id, limit=_FIRST)
+        shard["missing"], shard["mend"] = missing(shard), mends.of(shard)
+    rows = quarantine.find(db, task_id, resolved=False, limit=_FIRST)
     facts["quarantine"] = [{name: row[name] for name in _RECORD} for row in rows]
     facts["advice"] = Account(facts, settings).advice()
     return facts

@@ -45,9 +45,13 @@ def status(db: Database, which: str | int | None) -> dict[str, Any]:
 def why(db: Database, task_id: int) -> dict[str, Any]:
     """What of a run is unfinished or failed: held by whom, since when, for what reason.
 
-    The numbers of its shards by status are called *shard_counts* here.
+    The numbers of its shards by status are called *shard_counts* here; *unresolved* is how
+    much of what was set aside still waits for somebody.
     """
-    shard = db.tables.task_shard
+    shard, aside = db.tables.task_shard, db.tables.quarantine
+    unresolved = select(func.count()).where(
+        aside.c.task_id == task_id, aside.c.resolved_at.is_(None)
+    )
     query = select(*(shard.c[name] for name in _WHY)).where(
         shard.c.task_id == task_id, shard.c.status != "done"
     )
@@ -55,6 +59,7 @@ def why(db: Database, task_id: int) -> dict[str, Any]:
     def read(conn: Connection) -> dict[str, Any]:
         summary = _summary(conn, db, existing(conn, db, task_id))
         summary["shard_counts"] = summary.pop("shards")
+        summary["unresolved"] = conn.execute(unresolved).scalar_one()
         rows = conn.execute(query.order_by(shard.c.shard_no)).mappings()
         return {**summary, "now": _text(db.now(conn)), "shards": [_plain(row) for row in rows]}
 

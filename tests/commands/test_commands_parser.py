@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -9,7 +10,11 @@ import pytest
 
 from tests.commands.conftest import Scrapy
 
-_VERBS = ("status", "why", "run", "plan", "db")
+_VERBS = (
+    "status", "why", "run", "plan", "reap", "pause", "unpause", "cancel", "retry", "restart",
+    "backfill", "reset", "quarantine", "health", "db",
+)  # fmt: skip
+_ACT = ("TASK", "--reason TEXT", "--dry-run", "--json")
 
 
 def test_other_commands_of_scrapy_import_three_small_modules() -> None:
@@ -39,7 +44,7 @@ def test_scrapy_lists_the_command() -> None:
 def test_the_help_names_every_verb(scrapy: Scrapy, words: tuple[str, ...]) -> None:
     outcome = scrapy("resume", *words)
     assert outcome.code == 0
-    assert all(f"    {verb} " in outcome.out for verb in _VERBS)
+    assert set(re.findall(r"^    ([a-z]+)\b", outcome.out, re.MULTILINE)) == set(_VERBS)
     assert "-s NAME=VALUE" in outcome.out
 
 
@@ -50,6 +55,21 @@ def test_the_help_names_every_verb(scrapy: Scrapy, words: tuple[str, ...]) -> No
         (("why",), ("--json", "TASK")),
         (("run",), ("-a NAME=VALUE", "--output FILE", "--overwrite-output FILE", "SPIDER")),
         (("plan",), ("-a NAME=VALUE", "--json", "SPIDER")),
+        (("pause",), (*_ACT, "--site SITE", "--for TIME")),
+        (("unpause",), (*_ACT, "--site SITE")),
+        (("cancel",), _ACT),
+        (("retry",), (*_ACT, "--shards LIST", "--pages LIST", "--confirm TASK_ID")),
+        (("restart",), (*_ACT, "--confirm TASK_ID")),
+        (("backfill",), ("SPIDER", "--pages A-B", *_ACT[1:], "--confirm TASK_ID")),
+        (("reset",), (*_ACT, "--confirm TASK_ID")),
+        (("quarantine",), ("list", "show", "requeue", "resolve")),
+        (("quarantine", "list"), ("[TASK]", "--all", "--limit N", "--json")),
+        (("quarantine", "show"), ("ID", "--json")),
+        (("quarantine", "requeue"), ("[IDS]", "--task TASK", *_ACT[1:])),
+        (("quarantine", "resolve"), ("[IDS]", "--resolution TEXT", *_ACT[1:])),
+        (("health",), ("show", "set")),
+        (("health", "show"), ("[SITE]", "--json")),
+        (("health", "set"), ("SITE", "STATE", "--for TIME", *_ACT[1:])),
         (("db",), ("upgrade", "check")),
         (("db", "check"), ("--json",)),
     ],

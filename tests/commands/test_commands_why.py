@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+
+import pytest
+
+from scrapy_resume.commands.mends import missing
 from scrapy_resume.page import ErrorKind, Shard
-from scrapy_resume.store import tasks, workers
+from scrapy_resume.store import acts, health, quarantine, tasks, workers
 from scrapy_resume.store.quarantine import QuarantineRecord
 from scrapy_resume.store.records import Finish, Release
 from tests.commands.conftest import Scrapy
 from tests.store.worlds import World, failure, page
 
 _RUN = "`scrapy resume run books`"
+on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 
 def test_a_run_that_waits_for_anyone(resume: Scrapy, world: World) -> None:
@@ -33,8 +40,8 @@ def test_a_shard_that_a_worker_holds(resume: Scrapy, world: World) -> None:
     world.commit(page(shard, 1), page(shard, 3))
     _, said, advice = resume("why", "books").out.splitlines()
     assert said.startswith(
-        "Shard 1 (site, pages 1-, read up to 1 and 3) is held by worker worker-o (crawler7,"
-        " pid 4711) for 16 min more unless it renews, until 2"
+        "Shard 1 (site, pages 1-, read up to 1 and 3, missing 2,4-) is held by worker worker-o"
+        " (crawler7, pid 4711) for 16 min more unless it renews, until 2"
     )
     assert "; last written 2" in said
     assert advice.endswith("`scrapy resume status 1 --watch` follows them.")
@@ -55,7 +62,9 @@ def test_a_shard_that_waits_after_an_error(resume: Scrapy, world: World) -> None
         failure(shard, 5),
         Release(shard.id, shard.fencing_token, reason, "retryable", 630.0, True),
     )
-    _, said, *pages, advice = resume("why", "books").out.splitlines()
+    _, said, *pages, mend, advice = resume("why", "books").out.splitlines()
+    assert said.startswith("Shard 1 (site, pages 1-10, read up to 1, missing 2-10) waits since")
+    assert mend == "`scrapy resume retry 1 --shards 1` waits no longer for the next try."
     assert f": {reason}; the next try is due in 10 min (2" in said
     assert said.endswith(" UTC), 0 of 10 tries spent.")
     assert pages == ["  page 4 failed", "  page 5 failed: HttpError: 503 Service Unavailable"]
@@ -79,12 +88,13 @@ def test_a_run_that_is_over_with_a_failed_shard(resume: Scrapy, world: World) ->
     )
     world.commit(Finish(second.id, second.fencing_token, "failed", "a loop: page 2 is page 1"))
     tasks.finish_run(world.db, task.id)
-    headline, said, advice = resume("why", str(task.id)).out.splitlines()
+    headline, said, mend, advice = resume("why", str(task.id)).out.splitlines()
     assert headline.startswith(
         "Run 1 of books (id 1) is over, incomplete: 1 shard not done: 1 failed"
     )
     assert "has failed since 2" in said
     assert said.endswith(": a loop: page 2 is page 1.")
+    assert mend == "`scrapy resume retry 1 --shards 2` has what failed tried again."
     assert advice == f"This run is over; {_RUN} starts a new one."
 
 
@@ -102,13 +112,18 @@ def test_quarantined_records_are_counted_and_the_first_ten_listed(
     finish = Finish(shard.id, shard.fencing_token, "done", "read")
     world.commit(page(shard, 1, quarantine=rejects), finish)
     tasks.finish_run(world.db, task.id)
-    headline, count, *listed, more, advice = resume("why", "books").out.splitlines()
+    headline, count, *listed, more, mend, advice = resume("why", "books").out.splitlines()
     assert "is over, complete_with_rejects: " in headline
     assert count == "12 in quarantine:"
     assert listed == [
-        f"  request https://site/{n} (shard 1, page 1): HttpError: 500" for n in range(10)
+        f"  record {n + 1}: request https://site/{n} (shard 1, page 1): HttpError: 500"
+        for n in range(10)
     ]
     assert more == "  and 2 more"
+    assert mend == (
+        "`scrapy resume quarantine requeue --task 1` has the pages of what is in quarantine read"
+        " again; `scrapy resume quarantine list 1` has all of it."
+    )
     assert advice == f"Mend what the reasons say; {_RUN} starts a new run, which reads all again."
 
 
@@ -121,8 +136,8 @@ def test_a_refused_row_is_told_with_its_column_and_value(resume: Scrapy, world: 
     )  # fmt: skip
     world.commit(page(shard, 1, quarantine=(row,)))
     assert (
-        "  row k7 (shard 1, page 1): Unfit in column price: it is no number; its value: 'dear'"
-        in resume("why", "books").out.splitlines()
+        "  record 1: row k7 (shard 1, page 1): Unfit in column price: it is no number; its value:"
+        " 'dear'" in resume("why", "books").out.splitlines()
     )
 
 
@@ -170,10 +185,134 @@ def test_the_facts_as_json(resume: Scrapy, world: World) -> None:
     (shard,) = facts["shards"]
     assert (shard["shard_no"], shard["cur_page"], shard["failed_pages"]) == (1, 1, "2")
     assert shard["last_error"] == "page 2: HttpError: 503 Service Unavailable"
-    assert (facts["quarantined"], facts["quarantine"]) == (0, [])
+    assert (facts["quarantined"], facts["unresolved"], facts["quarantine"]) == (0, 0, [])
+    assert (shard["missing"], shard["mend"]) == ("2-10", None)
     assert facts["advice"]
     assert "s3cret" not in outcome.out
     assert "pw" not in outcome.out
+
+
+def test_what_is_resolved_is_told_no_more(resume: Scrapy, world: World) -> None:
+    task = world.plan([Shard("a", 1, 1)])
+    loose = QuarantineRecord(task.id, None, None, None, "item", None, "k7", "ValueError", "no")
+    quarantine.set_aside(world.db, [loose, loose])
+    acts.resolve(world.db, [1], "not wanted", actor="a test", reason="so it is")
+    said = resume("why", "books").out.splitlines()
+    assert "1 in quarantine:" in said
+    assert "  record 2: item k7 (of no page): ValueError: no" in said
+    acts.resolve(world.db, [2], "not wanted", actor="a test", reason="so it is")
+    assert "quarantine" not in resume("why", "books").out
+
+
+def test_a_paused_run(resume: Scrapy, world: World) -> None:
+    task = world.plan([Shard("a", 1, 3), Shard("b", 1, 3)])
+    acts.pause(world.db, task.id, actor="alice@desk", reason="the site is being moved")
+    headline, *shards, mend, advice = resume("why", "books").out.splitlines()
+    assert headline.startswith("Run 1 of books (id 1) is paused: 0 of 2 shards done")
+    assert len(shards) == 2
+    assert ": paused by alice@desk: the site is being moved." in shards[0]
+    assert mend == "`scrapy resume unpause 1` ends the pause."
+    assert advice == "It is paused; nothing of it is read until its pause is ended."
+    facts = resume("why", "books", "--json").json
+    assert {one["mend"] for one in facts["shards"]} == {"scrapy resume unpause 1"}
+
+
+@pytest.mark.parametrize(
+    ("state", "obstacle", "command", "does"),
+    [
+        ("paused", "paused", "unpause --site 'a site'", "ends the pause of"),
+        ("blocked", "blocked until 2", "health set 'a site' healthy", "tries"),
+    ],
+)
+def test_a_site_that_is_held(
+    resume: Scrapy, world: World, state: str, obstacle: str, command: str, does: str
+) -> None:
+    world.plan([Shard("a", 1, 3, site="a site"), Shard("b", 1, 3, site="b")])
+    health.set_site(
+        world.db, "a site", state, actor="alice@desk", reason="they asked us to",
+        seconds=None if state == "paused" else 900.0,
+    )  # fmt: skip
+    _, held, free, mend, _ = resume("why", "books").out.splitlines()
+    assert f"; its site is {obstacle}" in held
+    assert ": they asked us to, 0 of 10 tries spent." in held
+    assert "it may be claimed now" in free
+    assert mend == f"`scrapy resume {command}` {does} a site at once."
+    first, second = resume("why", "books", "--json").json["shards"]
+    assert (first["mend"], second["mend"]) == (f"scrapy resume {command}", None)
+    # Once its time is over, the site is no obstacle any more.
+    world.sql("UPDATE resume_site_health SET until = '2020-01-01 00:00:00.000000'")
+    assert "its site is" not in resume("why", "books").out
+    assert resume("why", "books", "--json").json["shards"][0]["mend"] is None
+
+
+def test_what_is_mended_alike_is_told_once(resume: Scrapy, world: World) -> None:
+    task = world.plan([Shard(f"s{n}", 1, 9) for n in range(1, 7)])
+    held = {one.shard_no: one for one in world.claim(task)}
+    for number in (1, 2, 4):
+        one = held[number]
+        world.commit(Finish(one.id, one.fencing_token, "failed", "page 1: HTTP 500"))
+    for number in (3, 5):
+        one = held[number]
+        world.commit(Release(one.id, one.fencing_token, "HTTP 503", "retryable", 900.0, True))
+    said = resume("why", "books").out.splitlines()
+    assert "`scrapy resume retry 1 --shards 1-2,4` has what failed tried again." in said
+    assert "`scrapy resume retry 1 --shards 3,5` waits no longer for the next try." in said
+    mends = {
+        one["shard_no"]: one["mend"] for one in resume("why", "books", "--json").json["shards"]
+    }
+    assert mends[4] == "scrapy resume retry 1 --shards 4"
+    assert mends[5] == "scrapy resume retry 1 --shards 5"
+    assert mends[6] is None  # a worker holds it
+
+
+@on_sqlite
+def test_every_command_that_would_mend_does_something(resume: Scrapy, world: World) -> None:
+    """What is told to be typed is understood, and not refused."""
+    task = world.plan([Shard(f"s{n}", 1, 9, site=f"site{n}") for n in range(1, 5)])
+    held = {one.shard_no: one for one in world.claim(task)}
+    failed = Finish(held[1].id, held[1].fencing_token, "failed", "page 1: HTTP 500")
+    waits = Release(held[2].id, held[2].fencing_token, "HTTP 503", "retryable", 900.0, True)
+    parked = Release(held[3].id, held[3].fencing_token, "parked", "blocked", 900.0)
+    row = QuarantineRecord(task.id, held[2].id, 2, 1, "row", None, "k", "Unfit", "no")
+    free = Release(held[4].id, held[4].fencing_token, "given back")
+    world.commit(page(held[2], 1, quarantine=(row,)), failed, waits, parked, free)
+    who = {"actor": "a test", "reason": "so it is"}
+    health.set_site(world.db, "site3", "blocked", seconds=900.0, **who)
+    health.pause_site(world.db, "site4", **who)
+    commands = re.findall(r"`scrapy (resume [^`]+)`", resume("why", "books").out)
+    commands = [command for command in commands if " run " not in command]
+    assert len(commands) == 6
+    for command in commands:
+        assert resume(*shlex.split(command)[1:]).code == 0, command
+    acts.pause(world.db, task.id, **who)
+    assert resume("unpause", str(task.id)).code == 0
+    assert not re.findall(r"`scrapy resume (?!run)", resume("why", "books").out)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "cur", "ahead", "text"),
+    [
+        (1, 10, 3, "", "4-10"),
+        (1, 10, 3, "5-6,9", "4,7-8,10"),
+        (1, 10, 3, "5-10", "4"),
+        (1, 10, 10, "", ""),
+        (1, None, 3, "", "4-"),
+        (1, None, 3, "5-6,9", "4,7-8,10-"),
+        (0, 0, -1, "", "0"),
+        (1, 10**12, 0, "2", f"1,3-{10**12}"),
+    ],
+)
+def test_missing_pages(first: int, last: int | None, cur: int, ahead: str, text: str) -> None:
+    shard = {"first_page": first, "last_page": last, "cur_page": cur, "ahead": ahead}
+    assert missing(shard) == text
+
+
+def test_a_long_list_of_missing_pages_is_cut_short(resume: Scrapy, world: World) -> None:
+    (shard,) = world.claim(world.plan([Shard("a", 1, 1000)]))
+    world.commit(*(page(shard, number) for number in range(2, 500, 2)))
+    said = resume("why", "books").out.splitlines()[1]
+    assert re.search(r", read (\d+,)+…, missing (\d+,)+…\) is held by", said)
+    assert len(said) < 700
 
 
 def test_an_unknown_task(resume: Scrapy, world: World) -> None:

@@ -1,0 +1,89 @@
+"""The commands that would mend what is wrong with a run, by what is wrong."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from scrapy_resume.watermark import PageRanges
+
+_RESUME = "scrapy resume"
+
+
+class Mends:
+    """Tells what an operator may do about one run's facts, as ``why`` has them."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        self._facts = facts
+        self._id: int = facts["task_id"]
+        self._paused = facts["status"] == "paused"
+        self._sites = {one["site"]: one for one in facts["health"] if is_held(one, facts["now"])}
+
+    def of(self, shard: dict[str, Any]) -> str | None:
+        """The command for one shard; None if there is none but to crawl, or to let others."""
+        if shard["status"] == "failed":
+            return self._retry([shard])
+        if self._paused or shard["status"] == "paused":
+            return f"{_RESUME} unpause {self._id}"
+        if shard["status"] != "pending":
+            return None
+        if shard["site"] in self._sites:
+            return self._of_site(shard["site"])
+        return self._retry([shard]) if _backs_off(shard) else None
+
+    def sentences(self) -> Iterator[str]:
+        """Everything that may be done, each thing once."""
+        shards = self._facts["shards"]
+        if failed := [one for one in shards if one["status"] == "failed"]:
+            yield f"`{self._retry(failed)}` has what failed tried again."
+        if not self._facts["finished_at"]:
+            yield from self._unfinished(shards)
+        if self._facts["unresolved"]:
+            aside = f"{_RESUME} quarantine"
+            yield (
+                f"`{aside} requeue --task {self._id}` has the pages of what is in quarantine read"
+                f" again; `{aside} list {self._id}` has all of it."
+            )
+
+    def _unfinished(self, shards: Iterable[dict[str, Any]]) -> Iterator[str]:
+        if self._paused or any(one["status"] == "paused" for one in shards):
+            yield f"`{_RESUME} unpause {self._id}` ends the pause."
+        waiting = [one for one in shards if one["status"] == "pending"]
+        for site in sorted({one["site"] for one in waiting} & set(self._sites)):
+            ends = "ends the pause of" if self._sites[site]["state"] == "paused" else "tries"
+            yield f"`{self._of_site(site)}` {ends} {site} at once."
+        if late := [o for o in waiting if _backs_off(o) and o["site"] not in self._sites]:
+            yield f"`{self._retry(late)}` waits no longer for the next try."
+
+    def _retry(self, shards: Iterable[dict[str, Any]]) -> str:
+        numbers = PageRanges.of((one["shard_no"], one["shard_no"]) for one in shards)
+        return f"{_RESUME} retry {self._id} --shards {numbers}"
+
+    def _of_site(self, site: str) -> str:
+        if self._sites[site]["state"] == "paused":
+            return f"{_RESUME} unpause --site {shlex.quote(site)}"
+        return f"{_RESUME} health set {shlex.quote(site)} healthy"
+
+
+def is_held(site: dict[str, Any], now: str) -> bool:
+    """Are no shards of the site handed out now?"""
+    until = site["until"]
+    return site["state"] in ("blocked", "paused") and (until is None or until > now)
+
+
+def missing(shard: dict[str, Any]) -> str:
+    """The pages of a shard that are not stored, as ranges; ``8-`` has no end that is known."""
+    holes, low = [], shard["cur_page"] + 1
+    for first, last in PageRanges.parse(shard["ahead"]).ranges:
+        holes += [(low, first - 1)] if low < first else []
+        low = last + 1
+    if shard["last_page"] is not None:
+        holes += [(low, shard["last_page"])] if low <= shard["last_page"] else []
+        return str(PageRanges.of(holes))
+    return ",".join([*filter(None, [str(PageRanges.of(holes))]), f"{low}-"])
+
+
+def _backs_off(shard: dict[str, Any]) -> bool:
+    """Does it wait for a time?"""
+    return not shard["due"] and shard["next_run_at"] is not None
