@@ -42,6 +42,8 @@ class Account:
             yield f"And {len(shards) - _MOST} more shards; --json has them all."
         yield from self._idle()
         yield from self._quarantine()
+        for act in self._facts["acts"]:
+            yield f"{moment(act['at'])}: {act['kind']} by {act['actor']}: {act['reason']}."
         yield from Mends(self._facts).sentences()
         yield self.advice()
 

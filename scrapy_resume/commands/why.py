@@ -10,7 +10,7 @@ from scrapy_resume.commands.database import find_task, looked_at, resume_setting
 from scrapy_resume.commands.mends import Mends, missing
 from scrapy_resume.commands.obstacles import Obstacles
 from scrapy_resume.commands.screen import print_json, show
-from scrapy_resume.store import quarantine, status
+from scrapy_resume.store import operations, quarantine, status
 from scrapy_resume.troubles import safe_text
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from scrapy_resume.store.engine import Database
 
 _FIRST = 10  # quarantined records that are listed
+_LATEST = 5  # acts that are told
+_BY_THEMSELVES = ("reclaim", "supersede")  # what workers and reapers do
 _RECORD = (
     *("id", "kind", "shard_no", "page", "url", "item_key"),
     *("error_class", "error", "column_name", "value", "attempts"),
@@ -52,5 +54,21 @@ def gather(db: Database, task_id: int, settings: ResumeSettings) -> dict[str, An
         shard["missing"], shard["mend"] = missing(shard), mends.of(shard)
     rows = quarantine.find(db, task_id, resolved=False, limit=_FIRST)
     facts["quarantine"] = [{name: row[name] for name in _RECORD} for row in rows]
+    facts["acts"] = _acts(db, task_id)
     facts["advice"] = Account(facts, settings).advice()
     return facts
+
+
+def _acts(db: Database, task_id: int) -> list[dict[str, str]]:
+    """The latest acts of operators, newest first, each once however many rows it left."""
+    rows = [
+        {
+            "at": at.isoformat(timespec="microseconds") + "Z",
+            "kind": act.kind,
+            "actor": act.actor,
+            "reason": act.reason,
+        }
+        for at, act in operations.find(db, task_id)
+        if act.kind not in _BY_THEMSELVES
+    ]
+    return [row for at, row in enumerate(rows) if row not in rows[:at]][:_LATEST]

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -328,6 +332,41 @@ def test_the_id_is_typed(
 
 
 @on_sqlite
+def test_the_id_is_typed_on_a_real_terminal(
+    world: World, database_url: str, tmp_path: Path
+) -> None:
+    over(world)
+    ours, theirs = pty.openpty()
+    line = [sys.executable, "-m", "scrapy", "resume", "restart", "books", *WHY]
+    with subprocess.Popen(
+        line, cwd=tmp_path, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, env={**os.environ, "RESUME_DATABASE_URL": database_url},
+    ) as process:  # fmt: skip
+        os.close(theirs)
+        os.write(ours, b"1\n")
+        out, err = process.communicate(timeout=60)
+    os.close(ours)
+    assert process.returncode == 0, err
+    assert "Type the id of the task to go on: " in err
+    assert out.startswith("Run 1 of books, which was incomplete, is unfinished again")
+    assert shards(world) == {1: ("pending", 0), 2: ("pending", 3)}
+
+
+@on_sqlite
+def test_who_thinks_better_of_it_has_changed_nothing(
+    resume: Scrapy, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(Terminal):
+        def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]
+            raise KeyboardInterrupt
+
+    over(world)
+    before = everything(world)
+    monkeypatch.setattr(sys, "stdin", Interrupted())
+    assert resume("reset", "books").code == 130
+    assert everything(world) == before
+
+
 def test_what_is_refused_anyway_is_not_asked_for(
     resume: Scrapy, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -207,7 +207,8 @@ def test_what_is_resolved_is_told_no_more(resume: Scrapy, world: World) -> None:
 def test_a_paused_run(resume: Scrapy, world: World) -> None:
     task = world.plan([Shard("a", 1, 3), Shard("b", 1, 3)])
     acts.pause(world.db, task.id, actor="alice@desk", reason="the site is being moved")
-    headline, *shards, mend, advice = resume("why", "books").out.splitlines()
+    headline, *shards, act, mend, advice = resume("why", "books").out.splitlines()
+    assert re.fullmatch(r"2.* UTC: pause by alice@desk: the site is being moved\.", act)
     assert headline.startswith("Run 1 of books (id 1) is paused: 0 of 2 shards done")
     assert len(shards) == 2
     assert ": paused by alice@desk: the site is being moved." in shards[0]
@@ -263,6 +264,26 @@ def test_what_is_mended_alike_is_told_once(resume: Scrapy, world: World) -> None
     assert mends[4] == "scrapy resume retry 1 --shards 4"
     assert mends[5] == "scrapy resume retry 1 --shards 5"
     assert mends[6] is None  # a worker holds it
+
+
+def test_the_latest_acts_are_told_each_once(resume: Scrapy, world: World) -> None:
+    task = world.plan([Shard("a", 1, 9)])
+    who = {"actor": "alice@desk", "reason": "so it is"}
+    for _ in range(3):
+        acts.pause(world.db, task.id, **who)
+        acts.unpause(world.db, task.id, **who)
+    (shard,) = world.claim(task)
+    rows = [
+        QuarantineRecord(task.id, shard.id, 1, 1, "row", None, str(n), "Unfit", "no")
+        for n in range(3)
+    ]
+    world.commit(page(shard, 1, quarantine=tuple(rows)))
+    acts.resolve(world.db, [1, 2, 3], "not wanted", actor="bob@desk", reason="they are old")
+    told = resume("why", "books", "--json").json["acts"]
+    assert [one["kind"] for one in told] == ["resolve", "unpause", "pause", "unpause", "pause"]
+    assert told[0]["at"].endswith("Z")
+    assert (told[0]["actor"], told[0]["reason"]) == ("bob@desk", "they are old")
+    assert resume("why", "books").out.count("resolve by bob@desk: they are old.") == 1
 
 
 @on_sqlite
