@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import mutants_acts
 import mutants_items
 
 ROOT = Path(__file__).parents[1]
@@ -393,7 +394,7 @@ MUTANTS = (
         ("../queue/test_sharing.py::test_red_11_what_another_worker_committed_is_a_duplicate",),
     ),
 )
-MUTANTS += tuple(Mutant(*given) for given in mutants_items.MUTANTS)
+MUTANTS += tuple(Mutant(*one) for one in (*mutants_items.MUTANTS, *mutants_acts.MUTANTS))
 
 
 def copy_to(directory: Path) -> None:

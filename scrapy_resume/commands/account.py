@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shlex
 from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -50,7 +48,7 @@ class Account:
     def advice(self) -> str:
         """The command that would help, if one would."""
         facts, shards = self._facts, self._facts["shards"]
-        command = f"`{self._command()}`"
+        command = f"`{Mends(facts).crawl}`"
         if facts["status"] == "paused":
             return "It is paused; nothing of it is read until its pause is ended."
         if facts["finished_at"]:
@@ -156,11 +154,6 @@ class Account:
             yield f"  record {one['id']}: {one['kind']} {what} ({place}): {error}"
         if count > len(first):
             yield f"  and {count - len(first)} more"
-
-    def _command(self) -> str:
-        arguments = json.loads(self._facts["args"])
-        given = [f"-a {shlex.quote(f'{name}={value}')}" for name, value in arguments.items()]
-        return " ".join(["scrapy resume run", shlex.quote(self._facts["spider"]), *given])
 
 
 def _progress(shard: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -21,16 +22,23 @@ class Mends:
         self._sites = {one["site"]: one for one in facts["health"] if is_held(one, facts["now"])}
 
     def of(self, shard: dict[str, Any]) -> str | None:
-        """The command for one shard; None if there is none but to crawl, or to let others."""
+        """The command for one shard; None while its owner is at it."""
         if shard["status"] == "failed":
             return self._retry([shard])
         if self._paused or shard["status"] == "paused":
             return f"{_RESUME} unpause {self._id}"
-        if shard["status"] != "pending":
-            return None
+        if shard["status"] == "running":
+            return self.crawl if shard["lease_until"] < self._facts["now"] else None
         if shard["site"] in self._sites:
             return self._of_site(shard["site"])
-        return self._retry([shard]) if _backs_off(shard) else None
+        return self._retry([shard]) if _backs_off(shard) else self.crawl
+
+    @property
+    def crawl(self) -> str:
+        """The command that works on the run."""
+        arguments = json.loads(self._facts["args"])
+        given = [f"-a {shlex.quote(f'{name}={value}')}" for name, value in arguments.items()]
+        return " ".join([f"{_RESUME} run", shlex.quote(self._facts["spider"]), *given])
 
     def sentences(self) -> Iterator[str]:
         """Everything that may be done, each thing once."""
@@ -40,11 +48,17 @@ class Mends:
         if not self._facts["finished_at"]:
             yield from self._unfinished(shards)
         if self._facts["unresolved"]:
-            aside = f"{_RESUME} quarantine"
-            yield (
-                f"`{aside} requeue --task {self._id}` has the pages of what is in quarantine read"
-                f" again; `{aside} list {self._id}` has all of it."
-            )
+            yield self._aside()
+
+    def _aside(self) -> str:
+        aside, which = f"{_RESUME} quarantine", f"--task {self._id}"
+        listed = f"`{aside} list {self._id}` has all of it"
+        if any(one["page"] is not None for one in self._facts["quarantine"]):
+            does = "has the pages of what is in quarantine read again"
+            return f"`{aside} requeue {which}` {does}; {listed}."
+        return (
+            f"`{aside} resolve {which} --resolution TEXT` closes what is in quarantine; {listed}."
+        )
 
     def _unfinished(self, shards: Iterable[dict[str, Any]]) -> Iterator[str]:
         if self._paused or any(one["status"] == "paused" for one in shards):

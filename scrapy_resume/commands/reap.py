@@ -16,7 +16,7 @@ from scrapy_resume.commands.acting import actor
 from scrapy_resume.commands.database import looked_at, resume_settings
 from scrapy_resume.commands.screen import print_json, show
 from scrapy_resume.reaper import Contact, gap_for, reap_once, recover
-from scrapy_resume.store import attendance, leases, tasks, workers
+from scrapy_resume.store import acts, attendance, leases, tasks, workers
 from scrapy_resume.worker import WorkerSlot
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ def reap(db: Database, settings: ResumeSettings, say: Callable[[str], None]) -> 
     due = leases.raise_due(db)
     ended = [
         {"task_id": one.id, "name": one.name, "run_no": one.run_no, "verdict": one.verdict}
-        for one in tasks.finish_ended(db)
+        for one in (*acts.carry_out(db), *tasks.finish_ended(db))
+        if one.finished_at is not None
     ]
     return Round(recovered, reclaimed, due, ended, workers.prune(db, _PRUNED))
 

@@ -131,3 +131,14 @@ def test_a_run_that_nobody_ended_is_declared_over(resume: Scrapy, world: World) 
     assert tasks[task.id]["verdict"] == "complete"
     assert tasks[unfinished.id]["verdict"] is None
     assert resume("reap", "--json").json == _NOTHING
+
+
+def test_what_an_operator_wished_is_carried_out(resume: Scrapy, world: World) -> None:
+    """A shard may be given back in the very moment of the act."""
+    cancelled, paused = world.plan(1), world.plan(1, name="other")
+    for task, wish in ((cancelled, "cancel"), (paused, "pause")):
+        world.sql("UPDATE resume_task SET desired = :wish WHERE id = :id", wish=wish, id=task.id)
+    outcome = resume("reap")
+    assert outcome.out == "Run 1 of books (id 1) is over: nothing_read.\n"
+    rows = world.sql("SELECT status FROM resume_task_shard ORDER BY id")
+    assert [row.status for row in rows] == ["failed", "paused"]

@@ -49,6 +49,7 @@ def test_a_shard_that_a_worker_holds(resume: Scrapy, world: World) -> None:
 
 def test_a_lease_that_has_ended(resume: Scrapy, world: World) -> None:
     world.claim(world.plan(), lease=-600)
+    assert resume("why", "books", "--json").json["shards"][0]["mend"] == _RUN.strip("`")
     said = resume("why", "books").out.splitlines()[1]
     assert "held by worker w, whose lease ended 10 min ago; any crawl takes it over" in said
 
@@ -200,6 +201,7 @@ def test_what_is_resolved_is_told_no_more(resume: Scrapy, world: World) -> None:
     said = resume("why", "books").out.splitlines()
     assert "1 in quarantine:" in said
     assert "  record 2: item k7 (of no page): ValueError: no" in said
+    assert said[-2].startswith("`scrapy resume quarantine resolve --task 1 --resolution TEXT`")
     acts.resolve(world.db, [2], "not wanted", actor="a test", reason="so it is")
     assert "quarantine" not in resume("why", "books").out
 
@@ -239,11 +241,14 @@ def test_a_site_that_is_held(
     assert "it may be claimed now" in free
     assert mend == f"`scrapy resume {command}` {does} a site at once."
     first, second = resume("why", "books", "--json").json["shards"]
-    assert (first["mend"], second["mend"]) == (f"scrapy resume {command}", None)
+    assert (first["mend"], second["mend"]) == (
+        f"scrapy resume {command}",
+        "scrapy resume run books",
+    )
     # Once its time is over, the site is no obstacle any more.
     world.sql("UPDATE resume_site_health SET until = '2020-01-01 00:00:00.000000'")
     assert "its site is" not in resume("why", "books").out
-    assert resume("why", "books", "--json").json["shards"][0]["mend"] is None
+    assert resume("why", "books", "--json").json["shards"][0]["mend"] == "scrapy resume run books"
 
 
 def test_what_is_mended_alike_is_told_once(resume: Scrapy, world: World) -> None:
