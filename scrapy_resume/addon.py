@@ -5,6 +5,7 @@ It never overrides an entry that the user made. What it sets::
     SCHEDULER = "scrapy_resume.scheduler.ShardScheduler"   # the former one is wrapped
     EXTENSIONS["scrapy_resume.extensions.CheckpointExtension"] = 0
     SPIDER_MIDDLEWARES["scrapy_resume.spidermiddlewares.PageMiddleware"] = 0
+    DOWNLOADER_MIDDLEWARES["scrapy_resume.downloadermiddlewares.SiteHealthMiddleware"] = 560
     ITEM_PIPELINES["scrapy_resume.pipelines.UpsertPipeline"] = 1000
     CONCURRENT_ITEMS = 4   # Scrapy starts this many tasks for every response
     LOG_FORMATTER = "scrapy_resume.logformatter.QuietLogFormatter"
@@ -25,6 +26,7 @@ SCHEDULER = "scrapy_resume.scheduler.ShardScheduler"
 COMPONENTS = {
     "EXTENSIONS": ("scrapy_resume.extensions.CheckpointExtension", 0),
     "SPIDER_MIDDLEWARES": ("scrapy_resume.spidermiddlewares.PageMiddleware", 0),
+    "DOWNLOADER_MIDDLEWARES": ("scrapy_resume.downloadermiddlewares.SiteHealthMiddleware", 560),
     "ITEM_PIPELINES": ("scrapy_resume.pipelines.UpsertPipeline", 1000),
 }
 CONCURRENT_ITEMS = 4

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import AsyncIterator, Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from scrapy import Request
@@ -74,6 +75,7 @@ class ClaimLoop:
         self.prospects = Prospects(self)
         self.policy = _policy(settings, self.spider)
         self.task: Task | None = None
+        self._read_again_at: datetime | None = None
         self.idle = False
 
     def _make_committer(self) -> Committer:
@@ -97,6 +99,7 @@ class ClaimLoop:
             wake=self.wakeup.set,
             freed=self._freed,
             inc_stat=self.session.inc_stat,
+            watch=self.session.watch,
             stopped=self.departure.begin,
             fail=self.session.give_up,
             grace=self.settings.grace,
@@ -126,7 +129,8 @@ class ClaimLoop:
         self.task = await self.control.run(self.work.open)
         if self.link is not None:
             await self.link.open(await self.control.run(self.work.database_id), self.task.id)
-            self.link.exchange(self.ledger.duplicates)
+            self.link.exchange(self.ledger.duplicates, _moment(self.task.read_again_at))
+        self._read_again_at = self.task.read_again_at
         self.spider._resume_active = True
         self.heartbeat.start()
         self.reaper.start()
@@ -140,6 +144,8 @@ class ClaimLoop:
 
     async def _list_requests(self) -> AsyncIterator[Request]:
         while not self.flow.stopping:
+            if self.flow.doubts.login_due:
+                await self._log_in_again()
             asked = await self.claimer.claim()
             opened = False
             for shard in list(self.flow.shards.values()):
@@ -153,6 +159,25 @@ class ClaimLoop:
             if asked and not self.flow.shards and await self.prospects.none():
                 return
             await self.wakeup.wait(self.claimer.wait)
+
+    async def _log_in_again(self) -> None:
+        """A list led to a login: do what was done before the first page."""
+        logger.info("warm_up() is done again", extra={"action": "warm_up"})
+        try:
+            await ensure_awaitable(self.spider.warm_up())
+        except Exception:
+            logger.exception("warm_up() failed", extra={"action": "warm_up"})
+        self.flow.doubts.logged_in()
+
+    def put_back(self, at: datetime | None) -> None:
+        """Pages of the run were put back at *at*, by the database's clock: forget what is
+        remembered of reading them, or it would hide what they ask for."""
+        if at is None or at == self._read_again_at:
+            return
+        self._read_again_at = at
+        self.ledger.duplicates.forget()
+        if self.link is not None:
+            self.link.exchange(self.ledger.duplicates, _moment(at))
 
     def news(self) -> None:
         """Shards may have come back since the last claim found too few, or the run is over."""
@@ -216,6 +241,10 @@ class ClaimLoop:
         self.idle = await self.departure.complete()
 
 
+def _moment(at: datetime | None) -> str:
+    return "" if at is None else at.isoformat()
+
+
 def _policy(settings: ResumeSettings, spider: ResumeSpiderMixin) -> PagePolicy:
     return PagePolicy(
         in_flight=settings.pages_in_flight,
@@ -227,4 +256,5 @@ def _policy(settings: ResumeSettings, spider: ResumeSpiderMixin) -> PagePolicy:
         stop_on_empty=max(1, int(spider.stop_on_empty or 1)),
         counts_rows=spider.states_totals,
         longest_wait=settings.max_wait,
+        blocked_wait=settings.health_wait,
     )

@@ -71,6 +71,10 @@ class Counts:
         if not open_page.live:
             self._settle(open_page)
 
+    def visit_of(self, request: Request) -> Visit | None:
+        """Where *request* is in the engine; None if it is not, or nobody counts it."""
+        return self._visits.get(request)
+
     def remember(self, open_page: OpenPage) -> None:
         """*open_page* is committed: its requests count as duplicates on other pages."""
         self.duplicates.remember(open_page)

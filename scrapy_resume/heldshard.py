@@ -14,13 +14,14 @@ from scrapy_resume import clock
 from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.loopguard import digest
 from scrapy_resume.page import ErrorKind, Trouble, Where
-from scrapy_resume.paging import Walk
+from scrapy_resume.paging import PageEnd, Walk
 from scrapy_resume.store.items import Row
 from scrapy_resume.walks import ChainWalk, OpenEndedWalk
 
 if TYPE_CHECKING:
     from scrapy import Request
 
+    from scrapy_resume.doubts import Sight
     from scrapy_resume.ledger import OpenPage
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,9 @@ class HeldShard:
     body_digest: dict[int, str] = field(default_factory=dict)
     stated: dict[int, int] = field(default_factory=dict)
     timers: dict[int, CallLaterResult] = field(default_factory=dict)
+    sights: dict[int, Sight] = field(default_factory=dict)
+    doubted: dict[int, PageEnd] = field(default_factory=dict)
+    resting: bool = False
     ending: bool = False
     begun: bool = False
     since: float = field(default_factory=lambda: clock.monotonic())
@@ -53,6 +57,17 @@ class HeldShard:
     def id(self) -> int:
         """The shard's id."""
         return self.walk.claimed.id
+
+    @property
+    def site(self) -> str:
+        """The site whose health counts for it."""
+        return self.walk.claimed.site
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing of it is being read or stored, and nothing may be opened now."""
+        read = self.walk.in_flight - set(self.waiting) - set(self.doubted)
+        return not read and not self.committing and not self.walk.may_open
 
     @property
     def token(self) -> int:

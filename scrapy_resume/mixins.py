@@ -174,6 +174,11 @@ class ResumeSpiderMixin(Spider):
         return type(self).stated_total is not ResumeSpiderMixin.stated_total
 
     @property
+    def logs_in(self) -> bool:
+        """Whether the spider overrides ``warm_up()``."""
+        return type(self).warm_up is not ResumeSpiderMixin.warm_up
+
+    @property
     def plans_pages(self) -> bool:
         """Whether the pages come from a plan and not only from start requests."""
         return self.is_numbered or type(self).plan is not ResumeSpiderMixin.plan

@@ -20,16 +20,20 @@ from twisted.python.failure import Failure
 
 from scrapy_resume import cursor
 from scrapy_resume.committer import Committer, Outcome
+from scrapy_resume.doubts import Doubts
 from scrapy_resume.exceptions import NotAPage, ResumeError
+from scrapy_resume.health import HealthLimits
 from scrapy_resume.heldshard import HeldShard, content_of, own_fault, place, statuses
 from scrapy_resume.loopguard import digest
 from scrapy_resume.page import Decision, Trouble, judge
 from scrapy_resume.paging import Action, Commit, Discard, Hold, PageEnd, Retry, SetAside, Walk
+from scrapy_resume.sitewatch import SiteWatch
 from scrapy_resume.store.checkpoints import Finish, PageFailure, PageRecord, Release
 from scrapy_resume.store.quarantine import QuarantineRecord
 from scrapy_resume.walks import ChainWalk, OpenEndedWalk
 
 if TYPE_CHECKING:
+    from scrapy import Request
     from scrapy.http import Response
 
     from scrapy_resume.ledger import Ledger, OpenPage
@@ -53,31 +57,43 @@ class PageFlow:
         fail: Callable[[BaseException], None],
         grace: float,
         inc_stat: Callable[..., None],
+        watch: SiteWatch | None = None,
     ) -> None:
         self.shards: dict[int, HeldShard] = {}
         self.stopping = False
+        self.wished = "run"
         self.read_now = 0
         self._by_token: dict[str, tuple[HeldShard, int]] = {}
         self.ledger: Ledger
-        self._spider, self._committer = spider, committer
-        self._hold_records, self._wake, self._inc = hold_records, wake, inc_stat
+        self.spider, self._committer = spider, committer
+        self._hold_records, self.wake, self._inc = hold_records, wake, inc_stat
         self._freed = freed
         self.key_of: Callable[[Any], str | None] | None = None
         self._on_stop, self._fail, self._grace = stopped, fail, grace
         self._end_statuses = statuses(spider.end_statuses)
+        self.watch = watch or SiteWatch(HealthLimits(), on=False, inc_stat=inc_stat)
+        self.doubts = Doubts(self, self.watch)
 
     # What the claim loop calls
 
     def hold(self, walk: Walk) -> None:
         """A shard was claimed."""
         shard = HeldShard(walk)
+        if not any(one.site == shard.site and one.walk.blocked for one in self.shards.values()):
+            self.watch.begin(shard.site)
         self.shards[shard.id] = shard
         self._committer.positions[shard.id] = walk.position
         self._end_if_idle(shard)
 
-    def opened(self, shard: HeldShard, number: int, page: OpenPage) -> None:
+    def site_of(self, page: OpenPage) -> str | None:
+        """The site that an open page is read from; None if nobody waits for it any more."""
+        held = self._by_token.get(page.token)
+        return self.doubts.site_of_check(page) if held is None else held[0].site
+
+    def opened(self, shard: HeldShard, number: int, page: OpenPage, request: Request) -> None:
         """A page of a held shard is about to be asked for."""
         shard.begun = True
+        shard.sights[number] = self.doubts.opened(request)
         shard.open[number] = page
         self._by_token[page.token] = (shard, number)
         self.read_now += 1
@@ -97,7 +113,7 @@ class PageFlow:
         """The spider could not say how to ask for a page."""
         shard.begun = True
         trouble = own_fault(error)
-        self._act(shard, shard.walk.closed(PageEnd(number, Decision.FAILED, trouble)))
+        self.act(shard, shard.walk.closed(PageEnd(number, Decision.FAILED, trouble)))
 
     def lose(self, shard_ids: Any) -> None:
         """These shards belong to others now: drop their pages, say so once."""
@@ -114,7 +130,27 @@ class PageFlow:
             for page in shard.open.values():
                 self.ledger.drop(page)
             self._drop_all(shard)
-        self._wake()
+            self.doubts.gone(shard)
+        self.wake()
+
+    def wish(self, desired: str) -> None:
+        """What the operator wishes of the run: unless it is to run, no page is opened any
+        more, and each shard is given back once its pages in flight are stored.
+
+        A shard that is on its way back stays so: whoever claims it next reads it on.
+        """
+        if desired != self.wished:
+            self.wished = desired
+            logger.info(
+                "The run is to %s%s", desired, "" if desired == "run" else ": no page is asked for"
+                " any more, and the shards are given back once their pages in flight are stored",
+                extra={"action": "wished"},
+            )  # fmt: skip
+        if desired != "run":
+            for shard in list(self.shards.values()):
+                if not shard.walk.leaving:
+                    self.doubts.give_up(shard, shard.walk.leave())
+        self.wake()
 
     def closing(self) -> None:
         """The engine closes: queued requests will not be asked for any more."""
@@ -148,15 +184,21 @@ class PageFlow:
     async def before_callback(self, page: OpenPage, response: Response) -> None:
         """Check a list response; an exception from here fails the page quietly."""
         held = self._by_token.get(page.token)
-        if held is None:
+        if held is None and not self.doubts.is_check(page):
             return
+        if held is None:
+            self.doubts.check_arrived(page, response)
+        elif (sight := held[0].sights.get(held[1])) is not None:
+            self.doubts.arrived(held[0], sight, response)
         if response.status == 200 and not response.body:
             raise NotAPage("the body is empty (0 bytes)")
-        checked = self._spider.check_page(response, page.page)
+        checked = self.spider.check_page(response, page.page)
         if checked is not None:
             await ensure_awaitable(checked)
+        if held is None:
+            return
         shard, number = held
-        stated = self._spider.stated_total(response)
+        stated = self.spider.stated_total(response)
         if stated is not None:
             shard.stated[number] = int(stated)
         if isinstance(shard.walk, (OpenEndedWalk, ChainWalk)):
@@ -166,30 +208,41 @@ class PageFlow:
         """The list callback is through: a chain may go on to its next page."""
         held = self._by_token.get(page.token)
         if held is None:
+            self.doubts.check_read(page)
             return
         shard, number = held
+        if (sight := shard.sights.get(number)) is not None:
+            self.doubts.read(sight, page.yielded > 0)
         try:
             shard.walk.read(number, self._next_cursor(shard, page), page.end_reason)
             if page.next_request is not None:
                 shard.following[number + 1] = page.next_request
         except ResumeError as error:
             page.troubles.append(own_fault(error))
-        self._wake()
+        self.wake()
 
     def page_closed(self, page: OpenPage) -> Deferred[None] | None:
         """Nothing of the page is outstanding: judge it, and store it if it is complete."""
         held = self._by_token.pop(page.token, None)
         if held is None:
+            self.doubts.check_closed(page)
             return None
         shard, number = held
         self.read_now -= 1
-        end = self._judged(shard, number, page)
-        if self.stopping and end.decision is not Decision.COMPLETE:
+        end = self.doubts.judged(shard, self._judged(shard, number, page), page)
+        sight = shard.sights.get(number)
+        suspect = self.doubts.suspects(shard, end)
+        if self.stopping and (suspect or end.decision is not Decision.COMPLETE):
             self._forget(shard, number)
+            return None
+        if suspect:
+            self.doubts.keep(shard, end)
+            self._committer.consider()
             return None
         durable: Deferred[None] = Deferred()
         shard.waiting[number] = durable
-        self._act(shard, shard.walk.closed(end))
+        self.act(shard, shard.walk.closed(end))
+        self.doubts.told(shard, end, sight)
         if self.stopping and number in shard.waiting and number not in shard.committing:
             shard.waiting.pop(number).callback(None)
         self._committer.consider()
@@ -241,7 +294,7 @@ class PageFlow:
                 raise ResumeError("next_page() in a numbered shard, whose pages need no cursor")
             return None
         if page.next_request is not None:
-            return cursor.dump(cursor.of_request(page.next_request, self._spider))
+            return cursor.dump(cursor.of_request(page.next_request, self.spider))
         return cursor.dump(page.next_cursor)
 
     def _aside(self, walk: Walk, number: int, trouble: Trouble, tries: int) -> QuarantineRecord:
@@ -252,7 +305,7 @@ class PageFlow:
             error_class=trouble.error_class, error=trouble.error, attempts=tries,
         )  # fmt: skip
 
-    def _act(self, shard: HeldShard, actions: list[Action]) -> None:
+    def act(self, shard: HeldShard, actions: list[Action]) -> None:
         for action in actions:
             if isinstance(action, Commit):
                 self._submit(shard, action.record)
@@ -279,7 +332,7 @@ class PageFlow:
     def _retry_due(self, shard: HeldShard, number: int) -> None:
         shard.timers.pop(number, None)
         shard.walk.retry_due(number)
-        self._wake()
+        self.wake()
 
     def _discard(self, shard: HeldShard, number: int) -> None:
         shard.walk.settled(number, None)
@@ -292,6 +345,8 @@ class PageFlow:
                 self.read_now -= 1
             self.ledger.abandon(page)
         shard.body_digest.pop(number, None)
+        shard.sights.pop(number, None)
+        shard.doubted.pop(number, None)
         if (timer := shard.timers.pop(number, None)) is not None:
             timer.cancel()
         waiting = shard.waiting.pop(number, None)
@@ -325,12 +380,12 @@ class PageFlow:
         elif isinstance(record, (Finish, Release)):
             self._ended(shard, record, outcome.status == "committed")
         elif outcome.status == "refused" and outcome.trouble is not None:
-            self._act(shard, shard.walk.refused(record.page, outcome.trouble))
+            self.act(shard, shard.walk.refused(record.page, outcome.trouble))
         elif outcome.status == "committed":
             self._page_stored(outcome, shard, record)
         else:
             self._forget(shard, record.page)
-        self._wake()
+        self.wake()
 
     def _page_stored(self, outcome: Outcome, shard: HeldShard, record: Any) -> None:
         page = shard.open.get(record.page)
@@ -353,7 +408,11 @@ class PageFlow:
 
     def _end_if_idle(self, shard: HeldShard) -> None:
         ours = self.shards.get(shard.id) is shard
-        if ours and not shard.ending and not self.stopping and shard.walk.idle:
+        if not ours or shard.ending or self.stopping:
+            return
+        if shard.doubted:
+            self.doubts.consider(shard)
+        elif shard.walk.idle:
             shard.ending = True
             for number in sorted(shard.walk.in_flight):
                 self._discard(shard, number)  # empty pages that no later page will judge
@@ -362,6 +421,7 @@ class PageFlow:
     def _ended(self, shard: HeldShard, record: Finish | Release, stored: bool) -> None:
         if self.shards.get(shard.id) is shard:
             del self.shards[shard.id]
+            self.doubts.gone(shard)
         if stored:
             self._freed(isinstance(record, Release))
         if stored and isinstance(record, Finish):

@@ -9,14 +9,24 @@ from scrapy import Request, signals
 from scrapy.utils.defer import ensure_awaitable
 
 from scrapy_resume import cursor
+from scrapy_resume.exceptions import StoreUnavailable
 from scrapy_resume.heldshard import HeldShard
 from scrapy_resume.page import Page
 from scrapy_resume.walks import ChainWalk
 
 if TYPE_CHECKING:
     from scrapy_resume.claimloop import ClaimLoop
+    from scrapy_resume.doubts import Check
 
 logger = logging.getLogger(__name__)
+
+_STALE = frozenset(
+    {
+        "depth", "dont_retry", "download_latency", "redirect_reasons", "redirect_times",
+        "redirect_ttl", "redirect_urls", "retry_times", "cached_response", "cache_timestamp",
+        "_dont_cache",
+    }
+)  # fmt: skip
 
 
 class PageOpener:
@@ -30,7 +40,12 @@ class PageOpener:
     async def open(self, shard: HeldShard) -> Request | None:
         """The request for the shard's next page, if one may be opened now."""
         flow = self._loop.flow
-        if self._loop.heartbeat.unsure or flow.stopping:
+        if self._loop.heartbeat.unsure or flow.stopping or flow.wished != "run":
+            return None
+        check = flow.doubts.wanted(shard)
+        if check is not None:
+            return await self._check(shard, check)
+        if not flow.doubts.may_open(shard):
             return None
         number = shard.walk.next_page()
         if number is None:
@@ -47,8 +62,53 @@ class PageOpener:
         if page.attempt > 1:
             request.meta["dont_cache"] = True  # an HTTP cache would give the same answer again
         opened, request = self._loop.ledger.open(page, request)
-        flow.opened(shard, number, opened)
+        flow.opened(shard, number, opened, request)
         return request
+
+    async def _check(self, shard: HeldShard, check: Check) -> Request | None:
+        """The request for a page of the shard's site that is known to have items, if any is."""
+        doubts = self._loop.flow.doubts
+        try:
+            known = await self._known(shard, check)
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            logger.exception("No request for a check", extra={"action": "page_request"})
+            words = f"no page known to have items could be asked for: {type(error).__name__}"
+            doubts.check_failed(check, words)
+            return None
+        if known is None:
+            return None
+        page, request = known
+        request.meta.update(is_start_request=True, dont_cache=True)
+        opened, request = self._loop.ledger.open(page, request)
+        words = f"page {page.number} of shard {page.shard.key!r}"
+        if not doubts.check_opened(check, opened, doubts.opened(request), words):
+            self._loop.ledger.abandon(opened)
+            return None
+        return request
+
+    async def _known(self, shard: HeldShard, check: Check) -> tuple[Page, Request] | None:
+        """The latest page with items that this process saw, else one that the run stored."""
+        loop, good = self._loop, self._loop.flow.watch.facts(shard.site).good
+        if good is not None:
+            request = good.request.copy()
+            for name in _STALE & request.meta.keys():
+                del request.meta[name]
+            return Page(good.number, good.shard, good.shard.cursor, 1, True), request
+        assert loop.task is not None
+        found = await loop.ask(loop.work.history, loop.task.id, shard.site)
+        known = found.page
+        if known is None:
+            loop.flow.doubts.nothing_known(check, found.stored_before)
+            return None
+        page = Page(known.number, known.shard, known.shard.cursor, 1, True)
+        if known.ordered and cursor.is_request(page.cursor):
+            request = cursor.to_request(page.cursor, self._spider)
+        else:
+            request = await ensure_awaitable(self._spider.page_request(page))
+        request.callback = request.callback or self._spider.parse_list_page
+        return page, request
 
     async def room(self) -> None:
         """Wait while the engine has all the requests it can take."""

@@ -32,6 +32,7 @@ class PagePolicy:
     stop_on_empty: int = 2
     counts_rows: bool = False
     longest_wait: float = 60.0
+    blocked_wait: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,9 @@ class Walk(ABC):
     attempts: dict[int, int] = field(default_factory=dict)
     end_reason: str | None = None
     failure: str | None = None
+    doubted: set[int] = field(default_factory=set)
+    blocked: Trouble | None = None
+    leaving: bool = False
     _counted: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -132,9 +136,17 @@ class Walk(ABC):
     def _complete(self, end: PageEnd) -> list[Action]:
         """A page is complete or missing."""
 
+    @abstractmethod
+    def _unread(self) -> bool:
+        """Whether the shard has pages, as far as is known, that are not committed."""
+
     def _slots_taken(self) -> int:
-        """How many pages count against ``RESUME_PAGES_IN_FLIGHT``."""
-        return len(self.in_flight)
+        """How many pages count against ``RESUME_PAGES_IN_FLIGHT``; doubted ones do not."""
+        return len(self.in_flight) - len(self.doubted)
+
+    def _stranded(self) -> list[int]:
+        """Forget the pages that wait for others, now that those will not come."""
+        return []
 
     def cursor_of(self, number: int) -> str | None:
         """The JSON text that asks for page *number*; None: its number does."""
@@ -145,7 +157,7 @@ class Walk(ABC):
 
     def next_page(self) -> int | None:
         """Open one more page: its number, or None if none may be opened now."""
-        if self.failure is not None:
+        if not self._goes_on:
             return None
         number = self.ready.pop(0) if self.ready else None
         if number is None and self._slots_taken() < self.policy.in_flight:
@@ -167,13 +179,27 @@ class Walk(ABC):
         if end.decision is Decision.FAILED:
             assert end.trouble is not None
             return self._failed(end.number, end.trouble)
-        return self._complete(end)
+        actions = self._complete(end)
+        if self.blocked is not None or self.leaving:
+            actions += map(Discard, self._stranded())
+        return actions
+
+    def leave(self) -> list[Action]:
+        """The operator wants the shard back: open no more pages; returns what waits in vain."""
+        self.leaving = True
+        return [Discard(number) for number in self._stranded()]
+
+    def block(self, trouble: Trouble) -> list[Action]:
+        """The site is blocked: open no more pages; returns what waits in vain."""
+        self.blocked = trouble
+        return [Discard(number) for number in self._stranded()]
 
     def settled(self, number: int, position: Position | None) -> None:
         """A page left its place: committed (with the new *position*), held or discarded."""
         self.in_flight.discard(number)
         self.attempts.pop(number, None)
         self._counted.pop(number, None)
+        self.doubted.discard(number)
         if number in self.ready:
             self.ready.remove(number)
         if position is not None and position.version > self.position.version:
@@ -197,8 +223,13 @@ class Walk(ABC):
 
     def _failed(self, number: int, trouble: Trouble) -> list[Action]:
         tries = self.attempts.get(number, 1)
+        if self.blocked is not None and trouble.kind is ErrorKind.BLOCKED:
+            return [Discard(number)]  # it says nothing that the shard's reason does not
         in_place = trouble.kind in (ErrorKind.RETRYABLE, ErrorKind.CODE)
         in_place = in_place and (trouble.retry_after or 0) <= self.policy.longest_wait
+        in_place = in_place and self.blocked is None
+        if in_place and self.leaving:
+            return [Discard(number)]  # whoever reads the shard on tries it again
         if in_place and tries <= self.policy.retries:
             delay = self.policy.retry_delay * 2.0 ** (tries - 1) * self.jitter()
             return [Retry(number, delay if trouble.retry_after is None else trouble.retry_after)]
@@ -216,18 +247,32 @@ class Walk(ABC):
     @property
     def opening(self) -> bool:
         """Whether more pages of the shard may still be opened, now or later."""
-        return self.failure is None and (bool(self.ready) or self._fresh() is not None)
+        return self._goes_on and (bool(self.ready) or self._fresh() is not None)
+
+    @property
+    def may_open(self) -> bool:
+        """Whether a page may be opened now: :meth:`next_page` would give one."""
+        free = self._slots_taken() < self.policy.in_flight
+        return self._goes_on and (bool(self.ready) or (free and self._fresh() is not None))
+
+    @property
+    def _goes_on(self) -> bool:
+        return self.failure is None and self.blocked is None and not self.leaving
 
     @property
     def idle(self) -> bool:
         """Nothing is being read and nothing may be opened: :meth:`result` is the last word."""
-        return not self._slots_taken() and (self.failure is not None or self._fresh() is None)
+        return not self._slots_taken() and (not self._goes_on or self._fresh() is None)
 
     def result(self) -> Finish | Release:
         """What to say of the shard once the walk is idle."""
         ids = (self.claimed.id, self.claimed.fencing_token)
         if self.failure is not None:
             return Finish(*ids, "failed", self.failure)
+        if self.blocked is not None and (self.held or self._unread()):
+            return self._blocked(*ids, self.blocked)
+        if self.leaving and self._unread():
+            return Release(*ids, "released: an operator wanted it back")
         if self.held:
             return self._release(*ids)
         stated = self.guard.stated_total
@@ -236,6 +281,13 @@ class Walk(ABC):
             return Finish(*ids, "failed", reason)
         read = f"all pages to {self.position.cur_page} read"
         return Finish(*ids, "done", self.end_reason or read)
+
+    def _blocked(self, shard_id: int, token: int, trouble: Trouble) -> Release:
+        page = self.position.cur_page + 1
+        kind, delay = ErrorKind.BLOCKED.value, self.policy.blocked_wait
+        delay = max(delay, min(trouble.retry_after or 0, self.policy.backoff_max))
+        reason = f"page {page}: the site is blocked: {trouble.error}"
+        return Release(shard_id, token, reason, kind, delay, False, trouble.error)
 
     def _release(self, shard_id: int, token: int) -> Finish | Release:
         number, trouble = min(self.held.items(), key=lambda held: (_due_order(held[1]), held[0]))

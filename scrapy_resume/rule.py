@@ -17,7 +17,8 @@ from scrapy_resume.exceptions import ConfigurationError
 class Rule:
     """What one setting may hold.
 
-    *kind* is what its value is read as: bool, int, float, str, tuple (of texts), Path, dict
+    *kind* is what its value is read as: bool, int, float, str, tuple (of texts), frozenset (of
+    numbers), Path, dict
     (of any values), or object for a class or its import path. *low* and *high* are
     inclusive. *secret* values appear in no message and no repr.
     """
@@ -115,6 +116,12 @@ def _read_texts(value: Any) -> tuple[str, ...]:
     return tuple(stripped for part in parts if (stripped := part.strip()))
 
 
+def _read_numbers(value: Any) -> frozenset[int]:
+    """A comma-separated text, or any collection of whole numbers."""
+    parts = value.split(",") if isinstance(value, str) else value
+    return frozenset(_read_int(part) for part in parts if part != "")
+
+
 def _read_mapping(value: Any) -> Mapping[Any, Any]:
     """A mapping as it is, a JSON object as text, or a text such as ``a=b, c=d``."""
     if isinstance(value, str) and not value.lstrip().startswith("{"):
@@ -144,6 +151,7 @@ _READERS = {
     float: _read_float,
     str: _read_text,
     tuple: _read_texts,
+    frozenset: _read_numbers,
     Path: Path,
     dict: _read_mapping,
     object: _read_component,

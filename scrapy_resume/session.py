@@ -30,6 +30,7 @@ from scrapy_resume.ledger import Ledger
 from scrapy_resume.openpage import WaitlessPipeline
 from scrapy_resume.outage import Outage
 from scrapy_resume.settings import ResumeSettings
+from scrapy_resume.sitewatch import SiteWatch
 from scrapy_resume.store import checkpoints, iteminspect, migrate
 from scrapy_resume.store.checkpoints import CommitResult, Record
 from scrapy_resume.store.engine import Database
@@ -77,6 +78,10 @@ class Session:
         except ConfigurationError as error:
             self._refusal, self.settings = error, ResumeSettings(enabled=False)
         self.outage = Outage(self.settings.store_patience)
+        self.watch = SiteWatch(
+            self.settings.health_limits, on=self.settings.health,
+            longest_rest=self.settings.health_wait_max, inc_stat=self.inc_stat,
+        )  # fmt: skip
 
     @classmethod
     def of(cls, crawler: Crawler, component: str) -> Session:

@@ -19,6 +19,7 @@ from scrapy.utils.conf import closest_scrapy_cfg
 
 from scrapy_resume.address import DatabaseAddress
 from scrapy_resume.exceptions import ConfigurationError
+from scrapy_resume.health import STATUSES, HealthLimits
 from scrapy_resume.intake import Intake
 from scrapy_resume.redisaddress import RedisAddress
 from scrapy_resume.rule import Rule, number, seconds, setting
@@ -224,6 +225,36 @@ class ResumeSettings:
         0,
         1000000,
     )
+    health: bool = setting(
+        True, "Watch the health of the sites; False takes every answer and empty page as it comes."
+    )
+    health_window: float = seconds(
+        60.0, "How long an answer of a site counts for its health.", 1, 86400
+    )
+    health_least: int = number(
+        10, "Answers before a share of bad ones blocks a site; so many bad ones in a row do too.",
+        "answers", 2, 10000,
+    )  # fmt: skip
+    health_share: float = setting(
+        0.5, "Share of bad answers that blocks a site.", unit="share", low=0.01, high=1
+    )
+    health_empty_pages: int = number(
+        5, "Pages without items that are kept back until it is known whether they are true;"
+        " 0: list pages are not watched.", "pages", 0, 1000,
+    )  # fmt: skip
+    health_statuses: frozenset[int] = setting(
+        STATUSES,
+        "HTTP statuses that are bad answers.",
+        kind=frozenset,
+        default_text="`" + ",".join(map(str, sorted(STATUSES))) + "`",
+        allowed="numbers from 100 to 999 with commas, or a list of them",
+    )
+    health_wait: float = seconds(
+        30.0, "How long a blocked site is left alone at first; doubled each time.", 0, 604800
+    )
+    health_wait_max: float = seconds(
+        1800.0, "The longest such wait, and the longest `Retry-After` that is honoured.", 0, 604800
+    )
     grace: float = seconds(
         8.0, "Time a polite stop gives the pages in flight before it abandons them.", 0, 3600
     )
@@ -299,6 +330,7 @@ class ResumeSettings:
 
     def _check_together(self) -> None:
         self._check_intake()
+        self._check_health()
         if self.lease < 5 * self.heartbeat - 1e-9:
             raise ConfigurationError(
                 f"RESUME_LEASE is {self.lease:g}; it must be at least five times"
@@ -308,6 +340,26 @@ class ResumeSettings:
             raise ConfigurationError(
                 f"RESUME_BACKOFF_MAX is {self.backoff_max:g}; it must not be below"
                 f" RESUME_BACKOFF_BASE, which is {self.backoff_base:g}"
+            )
+
+    @property
+    def health_limits(self) -> HealthLimits:
+        """From where on a site is ill."""
+        return HealthLimits(
+            self.health_window, self.health_least, self.health_share, self.health_empty_pages,
+            self.health_statuses,
+        )  # fmt: skip
+
+    def _check_health(self) -> None:
+        if not all(100 <= status <= 999 for status in self.health_statuses):
+            raise ConfigurationError(
+                f"RESUME_HEALTH_STATUSES is {sorted(self.health_statuses)}; allowed are"
+                f" {_FIELDS['RESUME_HEALTH_STATUSES'].metadata['rule'].allowed_text}"
+            )
+        if self.health_wait_max < self.health_wait:
+            raise ConfigurationError(
+                f"RESUME_HEALTH_WAIT_MAX is {self.health_wait_max:g}; it must not be below"
+                f" RESUME_HEALTH_WAIT, which is {self.health_wait:g}"
             )
 
     @property

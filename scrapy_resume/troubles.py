@@ -48,8 +48,14 @@ def trouble_from(
         safe_text(_words(exc, response)),
         url=None if url is None else safe_url(url),
         status=None if response is None else response.status,
-        retry_after=None if response is None else retry_after(response),
+        retry_after=_rest(exc) if response is None else retry_after(response),
     )
+
+
+def _rest(exc: BaseException) -> float | None:
+    """What the exception says of itself: that of our downloader middleware does."""
+    seconds = getattr(exc, "retry_after", None)
+    return seconds if isinstance(seconds, (int, float)) else None
 
 
 def _words(exc: BaseException, response: Response | None) -> str:

@@ -45,6 +45,10 @@ class BoundedWalk(Walk):
             self._cursor += 1
         return number
 
+    def _unread(self) -> bool:
+        assert self.last_page is not None
+        return next(self.position.missing(self.last_page), None) is not None
+
     def _complete(self, end: PageEnd) -> list[Action]:
         assert end.record is not None and self.last_page is not None
         self._count(end.number, end.rows)
@@ -59,7 +63,7 @@ class BoundedWalk(Walk):
         return [Commit(replace(record, ends=True)), *map(Discard, past)]
 
     def _give_up(self, number: int, trouble: Trouble, tries: int) -> list[Action]:
-        if self.policy.hold_pages or trouble.kind is ErrorKind.BLOCKED:
+        if self.policy.hold_pages or self.blocked or trouble.kind is ErrorKind.BLOCKED:
             return Walk._give_up(self, number, trouble, tries)
         return [SetAside(number, trouble, tries)]
 
@@ -89,11 +93,20 @@ class OpenEndedWalk(Walk):
 
     @property
     def opening(self) -> bool:
+        return not self._ended and self.blocked is None and not self.leaving
+
+    def _unread(self) -> bool:
         return not self._ended
 
     def _slots_taken(self) -> int:
         # Empty pages wait for later ones to be judged and must not keep them from being read.
-        return len(self.in_flight) - len(self._trailing)
+        return Walk._slots_taken(self) - len(self._trailing)
+
+    def _stranded(self) -> list[int]:
+        pages = sorted([*self._waiting, *(end.number for end in self._trailing)])
+        self._waiting.clear()
+        self._trailing.clear()
+        return pages
 
     def next_page(self) -> int | None:
         number = Walk.next_page(self)
@@ -227,9 +240,15 @@ class ChainWalk(Walk):
     @property
     def opening(self) -> bool:
         opened = max([self._submitted, *self.in_flight])
-        return (
-            self.failure is None and not self.held and (self._last is None or opened < self._last)
-        )
+        return self._goes_on and not self.held and (self._last is None or opened < self._last)
+
+    def _unread(self) -> bool:
+        return self._last is None or self.position.cur_page < self._last
+
+    def _stranded(self) -> list[int]:
+        pages = sorted(self._waiting)
+        self._waiting.clear()
+        return pages
 
     def read(self, number: int, next_cursor: str | None, end_reason: str | None) -> None:
         if next_cursor is None:

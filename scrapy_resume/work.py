@@ -16,8 +16,18 @@ from scrapy_resume.exceptions import RunRefused
 from scrapy_resume.intake import Waiting
 from scrapy_resume.page import Shard
 from scrapy_resume.reaper import recover
-from scrapy_resume.store import attendance, leases, migrate, quarantine, status, tasks, workers
+from scrapy_resume.store import (
+    attendance,
+    leases,
+    migrate,
+    quarantine,
+    status,
+    tasks,
+    wishes,
+    workers,
+)
 from scrapy_resume.store.engine import Database
+from scrapy_resume.store.history import History, history
 from scrapy_resume.store.leases import ClaimedShard, Outlook, Renewal
 from scrapy_resume.store.quarantine import QuarantineRecord
 from scrapy_resume.store.tasks import Task
@@ -188,6 +198,10 @@ class Work:
             found = ask()
         return found
 
+    def history(self, task_id: int, site: str) -> History:
+        """What the lists of *site* are known to have held."""
+        return history(self._db, task_id, site)
+
     def progress(self, task_id: int) -> tuple[int, int | None]:
         """Pages committed and pages planned (None: nobody knows) in the whole run."""
         return status.progress(self._db, task_id)
@@ -197,7 +211,7 @@ class Work:
 
         The reason of a run that goes on says when its next try is due.
         """
-        task = tasks.finish_run(self._db, task_id)
+        task = wishes.follow(self._db, task_id)
         verdict, reason = tasks.read_verdict(self._db, task_id)
         if task.finished_at is None:
             reason += _next_try(self.outlook(task_id))

@@ -207,6 +207,7 @@ COMPONENTS = {
     "SCHEDULER": "scrapy_resume.scheduler.ShardScheduler",
     "EXTENSIONS": {"scrapy_resume.extensions.CheckpointExtension": 0},
     "SPIDER_MIDDLEWARES": {"scrapy_resume.spidermiddlewares.PageMiddleware": 0},
+    "DOWNLOADER_MIDDLEWARES": {"scrapy_resume.downloadermiddlewares.SiteHealthMiddleware": 560},
     "ITEM_PIPELINES": {"scrapy_resume.pipelines.UpsertPipeline": 1000},
 }
 

@@ -1,0 +1,311 @@
+"""Pages that hold nothing, sites that refuse, and what becomes of a run that meets them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.acceptance.conftest import Reference
+from tests.acceptance.harness import CHAIN, DETAILS, NUMBERED, Bench, Crawl
+from tests.acceptance.test_pag import OPEN_ENDED
+from tests.acceptance.test_res import ONE_BY_ONE
+
+BOUNDED = NUMBERED + "    shard_pages = 12\n"
+WAYS = {"chain": CHAIN, "bounded": BOUNDED, "open": OPEN_ENDED}
+ALL_WAYS = pytest.mark.parametrize("spider", WAYS.values(), ids=WAYS)
+
+
+def assert_blocked(bench: Bench, crawl: Crawl, *, watermark: int) -> None:
+    """The run is blocked at *watermark*, spent no attempt, and holds no page beyond it."""
+    bench.assert_sound()
+    assert crawl.finish_reason == "resume_blocked", crawl.tail
+    assert bench.task["verdict"] is None
+    assert bench.committed() == set(range(1, watermark + 1))
+    for shard in bench.shards:
+        if shard["status"] != "done":
+            assert (shard["status"], shard["error_kind"]) == ("pending", "blocked")
+            assert shard["attempt_count"] == 0
+
+
+def assert_resumes(bench: Bench, reference: dict[str, str]) -> None:
+    """Once the site is well the run goes on where it stopped, and reads no page twice."""
+    done = bench.committed()
+    bench.site.heal()
+    bench.due_at_once()
+    with bench.requests() as asked:
+        bench.crawl(RESUME_MAX_WAIT=5)
+    bench.assert_complete(reference)
+    assert not done & set(asked), (done, asked)
+
+
+@ALL_WAYS
+@pytest.mark.parametrize("what", ["challenge", "renamed", "no_rows"])
+def test_a_site_that_hides_its_list_from_some_moment_on(
+    sqlite_bench: Bench, reference: Reference, spider: str, what: str
+) -> None:
+    """By time: also the pages read before look so when they are asked for again."""
+    bench = sqlite_bench
+    bench.settings = {**ONE_BY_ONE, "RESUME_SHARDS": 1}
+    bench.site.behave(path="/list", skip=4, **{what: True, "no_next": what == "no_rows"})
+    bench.write(spider)
+    with bench.requests() as asked:
+        crawl = bench.crawl()
+    assert_blocked(bench, crawl, watermark=4)
+    assert asked.total() <= 4 + 5 + 2, asked
+    again = bench.crawl() if bench.due_at_once() is None else None
+    assert again is not None
+    assert_blocked(bench, again, watermark=4)
+    assert_resumes(bench, reference(spider))
+
+
+@ALL_WAYS
+@pytest.mark.parametrize("what", ["challenge", "renamed"])
+def test_pages_unlike_the_list_are_not_stored_though_others_are_well(
+    sqlite_bench: Bench, reference: Reference, spider: str, what: str
+) -> None:
+    bench = sqlite_bench
+    bench.settings = {**ONE_BY_ONE, "RESUME_SHARDS": 1}
+    bench.site.behave(from_page=6, **{what: True})
+    bench.write(spider)
+    with bench.requests() as asked:
+        crawl = bench.crawl()
+    assert_blocked(bench, crawl, watermark=5)
+    assert asked.total() <= 5 + 5 + 2, asked
+    assert_resumes(bench, reference(spider))
+
+
+def test_one_odd_page_is_asked_for_again(sqlite_bench: Bench, reference: Reference) -> None:
+    bench = sqlite_bench
+    bench.site.behave(page=5, challenge=True, times=1)
+    bench.write(NUMBERED)
+    crawl = bench.crawl()
+    bench.assert_complete(reference(NUMBERED))
+    assert bench.site.hits(page=5) == 2
+    assert crawl.stats["resume/pages/retried"] == 1
+
+
+@pytest.mark.parametrize("spider", [CHAIN, BOUNDED], ids=["chain", "bounded"])
+def test_a_true_empty_page_is_stored_once_the_site_is_known_to_be_well(
+    bench: Bench, reference: Reference, spider: str
+) -> None:
+    bench.site.behave(page=12, no_rows=True)
+    bench.write(spider)
+    bench.crawl(**ONE_BY_ONE)
+    expected = {k: v for k, v in reference(spider).items() if k not in bench.served[12]}
+    bench.assert_sound({page: keys for page, keys in bench.served.items() if page != 12})
+    assert (bench.task["verdict"], bench.items) == ("complete", expected)
+    assert bench.committed() == set(range(1, 13))
+    assert bench.site.pages()[-1] == 11  # the page known to have items was asked for again
+
+
+def test_a_list_shorter_than_stated_ends_with_its_true_empty_pages(sqlite_bench: Bench) -> None:
+    bench = sqlite_bench
+    bench.site.listing.rows = bench.site.listing.rows[:30]
+    bench.write(NUMBERED + "    last_page = 30\n    shard_pages = 15\n")
+    crawl = bench.crawl()
+    assert bench.task["verdict"] == "complete", crawl.tail
+    assert len(bench.items) == 30
+    assert set(range(1, 31)) == bench.committed()
+    assert bench.site.hits() <= 30 + 30 // 5 + 2
+
+
+def test_an_empty_page_that_says_that_the_list_ends_is_believed(sqlite_bench: Bench) -> None:
+    bench = sqlite_bench
+    bench.site.behave(from_page=9, challenge=True)  # that is how this list ends
+    bench.write(
+        OPEN_ENDED
+        + """
+    def parse(self, response):
+        yield from rows(response)
+        if response.css("#challenge-form"):
+            yield self.end_of_shard("no more rows")
+"""
+    )
+    bench.crawl()
+    assert (bench.task["verdict"], bench.watermark) == ("complete", 8)
+    assert max(bench.site.hits(page=page) for page in range(1, 9)) == 1
+
+
+def test_a_new_run_of_a_redesigned_site_stops_within_its_window(
+    sqlite_bench: Bench, reference: Reference
+) -> None:
+    bench = sqlite_bench
+    bench.write(NUMBERED)
+    bench.crawl()
+    before = bench.items
+    bench.site.behave(path="/list", renamed=True)
+    with bench.requests() as asked:
+        crawl = bench.crawl()
+    assert bench.items == before == reference(NUMBERED)
+    assert asked.total() <= 5 + 4, asked
+    assert_blocked(bench, crawl, watermark=0)
+    assert "unhealthy" in crawl.stats["resume/verdict_reason"]
+    assert_resumes(bench, before)
+
+
+def test_the_first_run_over_a_list_without_items_is_as_empty_as_the_list(
+    sqlite_bench: Bench,
+) -> None:
+    bench = sqlite_bench
+    bench.site.behave(path="/list", no_rows=True)
+    bench.write(NUMBERED)
+    bench.crawl()
+    assert bench.task["verdict"] == "complete"
+    assert bench.committed() == set(range(1, 13)) and bench.site.hits() == 12
+
+
+def test_a_worker_that_joins_a_blocked_site_believes_no_empty_page(
+    sqlite_bench: Bench, reference: Reference
+) -> None:
+    """It has seen no page with items itself; the run has stored some."""
+    bench = sqlite_bench
+    bench.write(NUMBERED)
+    bench.crawl_killed("commit.after:3", **ONE_BY_ONE)
+    done = bench.committed()
+    bench.site.behave(path="/list", challenge=True)
+    crawl = bench.crawl()
+    bench.assert_sound()
+    assert (crawl.finish_reason, bench.committed()) == ("resume_blocked", done)
+    assert_resumes(bench, reference(NUMBERED))
+
+
+def test_with_health_off_every_page_is_taken_as_it_comes(sqlite_bench: Bench) -> None:
+    bench = sqlite_bench
+    bench.site.behave(from_page=5, challenge=True)
+    bench.write(NUMBERED)
+    bench.crawl(RESUME_HEALTH=False)
+    assert (bench.task["verdict"], len(bench.items)) == ("complete", 40)
+
+
+def test_a_kill_while_pages_are_doubted_loses_none(bench: Bench, reference: Reference) -> None:
+    bench.site.behave(page={3, 4}, no_rows=True)
+    held = bench.site.behave(page=5, hold=True)
+    bench.write(CHAIN)
+    crawl = bench.start(**ONE_BY_ONE)
+    held.wait()
+    crawl.kill()
+    assert bench.watermark == 2
+    bench.site.heal()
+    bench.crawl()
+    bench.assert_complete(reference(CHAIN))
+
+
+# Redirects
+
+LOGIN = """\
+    async def warm_up(self):
+        await self.fetch(scrapy.Request(SITE + "/start"))
+"""
+
+
+def test_a_redirect_to_the_login_is_no_page(sqlite_bench: Bench, reference: Reference) -> None:
+    bench = sqlite_bench
+    bench.site.behave(path="/list", skip=5, redirect="/login")
+    bench.write(CHAIN)
+    crawl = bench.crawl(**ONE_BY_ONE)
+    assert_blocked(bench, crawl, watermark=5)
+    assert "/login" in crawl.stats["resume/verdict_reason"]
+    assert_resumes(bench, reference(CHAIN))
+
+
+@pytest.mark.parametrize("spider", [CHAIN, NUMBERED], ids=["chain", "bounded"])
+def test_a_spider_that_logs_in_does_so_again(
+    sqlite_bench: Bench, reference: Reference, spider: str
+) -> None:
+    bench = sqlite_bench
+    bench.site.behave(path="/list", redirect="/login", unless_cookie="session", views=5)
+    bench.write(spider + LOGIN)
+    bench.crawl()
+    bench.assert_complete(reference(spider))
+    assert bench.site.hits(path="/start") >= 3
+
+
+def test_a_login_that_does_not_help_is_not_repeated(sqlite_bench: Bench) -> None:
+    bench = sqlite_bench
+    bench.site.behave(path="/list", skip=5, redirect="/login")
+    bench.write(CHAIN + LOGIN)
+    crawl = bench.crawl(**ONE_BY_ONE)
+    assert_blocked(bench, crawl, watermark=5)
+    assert bench.site.hits(path="/start") == 2
+
+
+def test_a_list_that_moved_is_followed(sqlite_bench: Bench, reference: Reference) -> None:
+    bench = sqlite_bench
+    for page in range(1, 13):
+        bench.site.behave(path=f"/item/p{page}", redirect=f"/list?page={page}")
+    bench.write(NUMBERED + "    page_url = SITE + '/item/p{page}'\n")
+    crawl = bench.crawl()
+    bench.assert_complete(reference(NUMBERED))
+    assert "resume/pages/retried" not in crawl.stats
+
+
+# Answers
+
+
+def test_a_site_that_asks_for_a_pause_gets_it(bench: Bench, reference: Reference) -> None:
+    bench.site.behave(page=6, status=429, retry_after=1, times=2)
+    bench.write(CHAIN)
+    crawl = bench.crawl(RESUME_PAGE_RETRIES=3, RESUME_MAX_WAIT=60)
+    bench.assert_complete(reference(CHAIN))
+    times = [r.time for r in bench.site.requests if r.page == 6]
+    assert len(times) == 3 and all(b - a >= 0.9 for a, b in pairwise(times))
+    assert crawl.stats["resume/pages/retried"] == 2
+
+
+def test_details_wait_too_when_the_site_asks_for_a_pause(
+    sqlite_bench: Bench, reference: Reference
+) -> None:
+    bench = sqlite_bench
+    bench.site.behave(path="/item/k015", status=429, retry_after=1, times=1)
+    bench.write(DETAILS)
+    bench.crawl()
+    bench.assert_complete(reference(DETAILS))
+    times = [r.time for r in bench.site.requests if r.path == "/item/k015"]
+    assert len(times) == 2 and times[1] - times[0] >= 0.9
+
+
+@pytest.mark.parametrize("status", [403, 503, 999])
+def test_a_site_that_refuses_everything_is_blocked_and_left_alone(
+    sqlite_bench: Bench, reference: Reference, status: int
+) -> None:
+    bench = sqlite_bench
+    bench.site.behave(path="/list", skip=2, status=status)
+    bench.write(NUMBERED + "    last_page = 12\n    shard_pages = 12\n")
+    crawl = bench.crawl(RESUME_HEALTH_LEAST=4, RESUME_PAGE_RETRIES=0, RETRY_TIMES=0)
+    bench.assert_sound()
+    assert crawl.finish_reason == "resume_blocked"
+    assert f"HTTP {status}" in crawl.stats["resume/verdict_reason"]
+    assert (bench.shard["attempt_count"], bench.shard["error_kind"]) == (0, "blocked")
+    assert bench.site.hits() <= 2 + 4 + 4
+    assert crawl.stats["resume/health/blocked"] == 1
+    assert_resumes(bench, reference(NUMBERED))
+
+
+@pytest.mark.parametrize("spider", [DETAILS], ids=["details"])
+def test_details_that_a_blocked_site_refuses_are_not_set_aside(
+    sqlite_bench: Bench, reference: Reference, spider: str
+) -> None:
+    bench = sqlite_bench
+    bench.site.behave(path="/item/*", skip=15, status=403)
+    bench.write(spider + "    shard_pages = 12\n")
+    crawl = bench.crawl(RESUME_HEALTH_LEAST=4, RETRY_TIMES=0, RESUME_PAGES_IN_FLIGHT=1)
+    bench.assert_sound()
+    assert crawl.finish_reason == "resume_blocked"
+    assert len(bench.quarantine) <= 4  # before the site was known to be blocked
+    bench.site.heal()
+    bench.due_at_once()
+    bench.crawl(RESUME_MAX_WAIT=5)
+    assert bench.task["verdict"] in ("complete", "complete_with_rejects")
+
+
+def test_a_cached_answer_says_nothing_of_the_site(sqlite_bench: Bench) -> None:
+    bench = sqlite_bench
+    bench.write(NUMBERED)
+    cache: dict[str, Any] = {"HTTPCACHE_ENABLED": True}
+    bench.crawl(**cache)
+    bench.site.behave(path="/list", status=403)
+    with bench.requests() as asked:
+        crawl = bench.crawl(**cache)
+    assert (crawl.finish_reason, asked.total()) == ("finished", 0)
