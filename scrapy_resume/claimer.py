@@ -55,6 +55,9 @@ class Claimer:
             self.ask_in(self._settings.heartbeat)
         self._misses = 0 if claimed else self._misses + 1
         self._loop.session.inc_stat("shards/claimed", len(claimed))
+        if claimed:
+            self._loop.flow.wish("run")  # else there was nothing to be had
+            self._loop.put_back(claimed[0].read_again_at)
         for shard in claimed:
             if shard.resumed:
                 self._loop.session.inc_stat("pages/resumed_from", shard.position.cur_page)

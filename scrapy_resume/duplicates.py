@@ -78,6 +78,10 @@ class Duplicates:
             self._committed.setdefault(fingerprint, True)
         self._forget_oldest()
 
+    def forget(self) -> None:
+        """Pages were put back by an operator: what was read of them counts as new."""
+        self._committed.clear()
+
     def _forget_oldest(self) -> None:
         while len(self._committed) > self._limit:
             self._committed.popitem(last=False)

@@ -131,6 +131,7 @@ class Heartbeat:
             if shard_id in shards and shards[shard_id].token == held[shard_id]
         ]  # fmt: skip
         self._loop.flow.lose(lost)
+        self._loop.flow.wish(renewal.desired)
         self._loop.beaten()
 
     def _missed(self, error: Exception) -> None:

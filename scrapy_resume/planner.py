@@ -77,7 +77,7 @@ class Planner:
             loop.tell_others()
         except LeaseLost:
             logger.warning(
-                "Planning took too long and was taken over by another process",
+                "Planning took too long and was taken over by another process, or was cancelled",
                 extra={"action": "planning_lost"},
             )
         finally:

@@ -35,7 +35,7 @@ class Prospects:
         if waits := self._waits(outlook):
             loop.claimer.ask_in(min(*waits, loop.settings.heartbeat))  # the run may be over then
             return False
-        self._say_why(outlook)
+        self._say_why(outlook, loop.task.id)
         return True
 
     def _waits(self, outlook: Outlook) -> list[float]:
@@ -49,7 +49,7 @@ class Prospects:
             waits.append(outlook.next_due)
         return waits
 
-    def _say_why(self, outlook: Outlook) -> None:
+    def _say_why(self, outlook: Outlook, task_id: int) -> None:
         settings, why = self._loop.settings, []
         if outlook.other:
             given = ", ".join(
@@ -58,6 +58,8 @@ class Prospects:
                 if (value := getattr(settings, name))
             )
             why.append(f"{outlook.other} unfinished shard(s) are not for {given}")
+        if outlook.desired == "pause":
+            why.append(f"the run is paused (scrapy resume unpause {task_id})")
         if outlook.parked:
             why.append(f"{outlook.parked} shard(s) are parked with their site")
         if why:

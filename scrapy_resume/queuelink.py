@@ -172,12 +172,23 @@ class QueueLink:
         """Take the lock *name*, which only saves double work; True if Redis is away."""
         return await self._thread.ask(True, lambda: self._queue.lock(name, seconds))
 
-    def exchange(self, duplicates: Duplicates) -> None:
+    def exchange(self, duplicates: Duplicates, since: str = "") -> None:
         """Tell the others what our committed pages fetched, and teach *duplicates* what they
-        tell; does nothing unless ``RESUME_SHARED_FINGERPRINTS`` is on."""
-        if self._settings.shared_fingerprints:
-            self._sharing = Sharing(self._settings.seen_max, duplicates.learn)
-            duplicates.share = self.share
+        tell; does nothing unless ``RESUME_SHARED_FINGERPRINTS`` is on.
+
+        Called again with another moment *since* when pages were put back: what was told
+        before is not heard any more.
+        """
+        if not self._settings.shared_fingerprints:
+            return
+
+        def learn(fingerprints: Sequence[bytes]) -> None:
+            if self._sharing is sharing:
+                duplicates.learn(fingerprints)
+
+        key = f"seen:{since}" if since else "seen"
+        self._sharing = sharing = Sharing(self._settings.seen_max, learn, key)
+        duplicates.share = self.share
 
     def share(self, fingerprints: Sequence[bytes]) -> None:
         """A page is committed whose requests had these *fingerprints*."""

@@ -24,7 +24,7 @@ from twisted.python.failure import Failure
 
 from scrapy_resume import clock
 from scrapy_resume.exceptions import SchemaMismatch, StoreUnavailable
-from scrapy_resume.store import attendance, finishing, leases, migrate, workers
+from scrapy_resume.store import attendance, finishing, leases, migrate, wishes, workers
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.leases import Holder
 from scrapy_resume.worker import WorkerSlot
@@ -150,7 +150,7 @@ class Reaper:
         reclaimed = await self._reclaim(holders) if settled and holders else 0
         recovered = await run(recover, db, loop.slot)
         due = await run(leases.raise_due, db)
-        over = await run(finishing.finish_ended, db)
+        over = await run(wishes.carry_out, db) + await run(finishing.finish_ended, db)
         self._rounds += 1
         if self._rounds % _ROUNDS_TO_PRUNE == 0:
             await run(workers.prune, db, _PRUNED)

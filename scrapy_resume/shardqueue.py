@@ -53,6 +53,7 @@ class ShardQueue:
         self._client, self._redis = client, client.redis
         self._database_id = database_id
         self.asker = asker
+        self._seen = {"seen"}
         self._all = f"resume:{database_id}:"
         self._run = f"{self._all}run:{run}:"
         self._prefix = f"{self._run}queue:".encode()
@@ -120,15 +121,16 @@ class ShardQueue:
         """Take the lock *name*, which ends by itself; True also if we have it already."""
         return bool(self._step("lock", [f"{self._all}lock:{name}"], self.asker, _ms(seconds)))
 
-    def share(self, fingerprints: Sequence[bytes], keep: int) -> None:
-        """Tell the run's workers *fingerprints*; about *keep* of them are kept."""
+    def share(self, fingerprints: Sequence[bytes], keep: int, key: str = "seen") -> None:
+        """Tell the run's workers *fingerprints* in the stream *key*, which keeps about *keep*."""
         if fingerprints:
-            self._step("share", self._keys("seen"), keep, _ms(KEEP), *fingerprints)
+            self._seen.add(key)
+            self._step("share", self._keys(key), keep, _ms(KEEP), *fingerprints)
 
-    def shared(self, after: bytes, limit: int) -> tuple[bytes, list[bytes]]:
+    def shared(self, after: bytes, limit: int, key: str = "seen") -> tuple[bytes, list[bytes]]:
         """Up to *limit* fingerprints told after the place *after*, and the place to go on from."""
-        key = self._keys("seen")[0]
-        streams: Any = self._client.ask(self._redis.xread, {key: after}, limit)
+        (stream,) = self._keys(key)
+        streams: Any = self._client.ask(self._redis.xread, {stream: after}, limit)
         entries = streams[0][1] if streams else []
         return (entries[-1][0] if entries else after), [fields[b"f"] for _, fields in entries]
 
@@ -143,7 +145,9 @@ class ShardQueue:
     def forget(self) -> None:
         """The run is over: delete its keys."""
         answer = f"answer:{self.asker}"
-        self._step("forget", self._keys("queues", "out", "fill", "seen", answer), self._prefix)
+        self._step(
+            "forget", self._keys("queues", "out", "fill", answer, *sorted(self._seen)), self._prefix
+        )
 
     def probe(self) -> None:
         """Raise if Redis does not answer, or takes no writes."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -53,10 +54,14 @@ class Want:
 
 
 class Candidates(NamedTuple):
-    """Locked rows; *suspect* says that the only one may have killed its processes."""
+    """Locked rows; *suspect* says that the only one may have killed its processes.
+
+    *read_again_at* is when pages of the run were last put back.
+    """
 
     rows: list[Row[Any]]
     suspect: bool
+    read_again_at: datetime | None = None
 
 
 class _Urgency(NamedTuple):
@@ -74,7 +79,8 @@ def lock_candidates(conn: Connection, db: Database, task_id: int, want: Want) ->
     A shard whose process died again and again is found only if there is no other, and then
     it is the only one.
     """
-    if conn.execute(ready_query(db), {"task": task_id}).first() is None:
+    ready = conn.execute(ready_query(db), {"task": task_id}).first()
+    if ready is None:
         return Candidates([], False)
     closed = want.exclude | parked(conn, db) | full(conn, db, want.site_cap)
     search = _Search(conn, db, task_id, want, closed)
@@ -82,7 +88,7 @@ def lock_candidates(conn: Connection, db: Database, task_id: int, want: Want) ->
     suspects = not rows and want.alone
     if suspects:
         rows = search.find(1, suspects=True)
-    return Candidates(rows, suspects)
+    return Candidates(rows, suspects, ready.read_again_at)
 
 
 @dataclass

@@ -45,7 +45,8 @@ def ready_query(db: Database) -> Select[Any]:
             task.c.finished_at.is_(None),
             task.c.desired == "run",
         )
-        query = select(task.c.id).where(task.c.id == bindparam("task"), *ready)
+        columns = (task.c.id, task.c.read_again_at)
+        query: Select[Any] = select(*columns).where(task.c.id == bindparam("task"), *ready)
         return query.with_for_update(read=True)
 
     return built_once(db, "claim: ready", build)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Update, bindparam, func, select, text, update
@@ -33,7 +33,8 @@ class ClaimedShard:
     """A shard we hold, as it stood when it was claimed.
 
     *suspect* says that it was claimed at least twice without a commit and that its last
-    process died: one of its pages may have killed it.
+    process died: one of its pages may have killed it. *read_again_at* is when pages of the run
+    were last put back: what is remembered of reading them before no longer counts.
     """
 
     id: int
@@ -48,6 +49,7 @@ class ClaimedShard:
     resumed: bool
     site: str
     suspect: bool = False
+    read_again_at: datetime | None = None
 
 
 def claim(
@@ -81,14 +83,14 @@ def claim(
     def work(conn: Connection) -> list[ClaimedShard]:
         nonlocal landed
         faults.point("claim.begin")
-        ours = Candidates(_still_ours(conn, db, landed.rows, instance), landed.suspect)
+        ours = landed._replace(rows=_still_ours(conn, db, landed.rows, instance))
         if not ours.rows:
             ours = lock_candidates(conn, db, task_id, want)
             _take(conn, db, [row.id for row in ours.rows], worker, instance, lease)
             landed = ours
         positions = _positions(conn, db, ours.rows)
         faults.point("claim.before")
-        return [_claimed(row, task_id, positions.get(row.id), ours.suspect) for row in ours.rows]
+        return [_claimed(row, task_id, positions.get(row.id), ours) for row in ours.rows]
 
     claimed = db.run(work) if limit > 0 else []
     faults.point("claim.after")
@@ -163,7 +165,9 @@ def _positions(conn: Connection, db: Database, rows: list[Row[Any]]) -> dict[int
     return found
 
 
-def _claimed(row: Row[Any], task_id: int, position: Position | None, suspect: bool) -> ClaimedShard:
+def _claimed(
+    row: Row[Any], task_id: int, position: Position | None, ours: Candidates
+) -> ClaimedShard:
     """The shard as the claim made it; *row* was read before."""
     cursor, spec = (json.loads(text) if text else None for text in (row.first_cursor, row.spec))
     shard = Shard(
@@ -188,7 +192,8 @@ def _claimed(row: Row[Any], task_id: int, position: Position | None, suspect: bo
         max_attempts=row.max_attempts,
         resumed=row.fencing_token > 0,
         site=row.site,
-        suspect=suspect,
+        suspect=ours.suspect,
+        read_again_at=ours.read_again_at,
     )
 
 

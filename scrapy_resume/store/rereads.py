@@ -166,7 +166,9 @@ class PutBack:
             return
         run = self._act.change(self._conn, self._run, read_again_at=self._act.now)
         pages = self._act.counts.get("pages", 0)
-        if pages:
+        if not pages:
+            self._act.sentences.append(f"{len(changed)} failed shard(s) are tried again.")
+        else:
             self._act.sentences.append(
                 "1 page is read again; its items stay, and are written again with it."
                 if pages == 1

@@ -24,6 +24,8 @@ def pause(
         run = _unfinished(act, conn, task_id)
         if run.desired == "pause":
             raise ActRefused(f"{named(run)} is paused already ({run.reason})")
+        if run.desired == "cancel":
+            raise ActRefused(f"{named(run)} is being cancelled ({run.reason})")
         _wish(act, conn, run, "pause")
         if run.planned_at is None:
             act.sentences.append("Its plan is read to the end; then nothing of it is claimed.")

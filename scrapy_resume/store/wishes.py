@@ -35,7 +35,12 @@ def carry_out(db: Database) -> list[Task]:
     task = db.tables.task
     query = select(task.c.id).where(task.c.open_name.is_not(None), _lags(db)).limit(_AT_ONCE)
     ids = db.look(lambda conn: list(conn.execute(query).scalars()))
-    return [db.run(lambda conn, one=task_id: _follow(conn, db, one)) for task_id in ids]  # type: ignore[misc]
+    return [follow(db, task_id) for task_id in ids]
+
+
+def follow(db: Database, task_id: int) -> Task:
+    """The same of one run; declares it over if every shard is final, and returns it."""
+    return db.run(lambda conn: _follow(conn, db, task_id))
 
 
 def settle(conn: Connection, db: Database, run: Task) -> int:

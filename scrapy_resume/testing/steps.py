@@ -42,7 +42,7 @@ def _wrong_step(old: Row, new: Row, acts: set[str]) -> Iterator[Violation]:
     unowned = tokens[0] == tokens[1] and old["status"] != "running"
     if unowned and not rewound and new["version"] != old["version"]:
         yield bad("I5", f"a page was committed while it was {old['status']!r}")
-    if old["status"] in FINAL and new["status"] != old["status"] and not acts:
+    if old["status"] in FINAL and new["status"] != old["status"] and not rewound:
         yield bad("I7", f"left {old['status']!r} for {new['status']!r} without an act")
 
 

@@ -94,12 +94,12 @@ OLD_ROWS = (
     " reason, plan_token, planned_at, created_at, updated_at) VALUES (1, 'books', 'books', '{}', 1,"
     " 'books', 0, 'running', 'run', 'planned', 1, '2026-01-01', '2026-01-01', '2026-01-01')",
     *(
-        "INSERT INTO resume_task_shard (id, task_id, shard_no, shard_key, site, lane, priority, due,"
-        " status, reason, ordered, first_page, last_page, cur_page, ahead, failed_pages, page_count,"
-        " written_count, dropped_count, quarantined_count, version, fencing_token, attempt_count,"
-        f" max_attempts, created_at, updated_at) VALUES ({n}, 1, {n}, 's{n}', 'site', 0, 0, 1,"
-        " 'pending', 'planned', 0, 1, 100, 0, '', '', 0, 0, 0, 0, 0, 0, 0, 10, '2026-01-01',"
-        " '2026-01-01')"
+        "INSERT INTO resume_task_shard (id, task_id, shard_no, shard_key, site, lane, priority,"
+        " due, status, reason, ordered, first_page, last_page, cur_page, ahead, failed_pages,"
+        " page_count, written_count, dropped_count, quarantined_count, version, fencing_token,"
+        f" attempt_count, max_attempts, created_at, updated_at) VALUES ({n}, 1, {n}, 's{n}',"
+        " 'site', 0, 0, 1, 'pending', 'planned', 0, 1, 100, 0, '', '', 0, 0, 0, 0, 0, 0, 0, 10,"
+        " '2026-01-01', '2026-01-01')"
         for n in (1, 2, 3)
     ),
 )
