@@ -96,9 +96,9 @@ MUTANTS: tuple[Given, ...] = (
         (f"{SITES}a_site_that_no_shard_has_is_refused[sqlite-False]",),
     ),
     (
-        "a site that two pause is paused twice",
+        "an act on a site does not wait for another one",
         (("store/health.py", "self._judge(conn, lock=True)", "self._judge(conn)"),),
-        (f"{SITES}of_two_who_pause_at_once_one_is_refused[mariadb]",),
+        (f"{SITES}an_act_waits_for_one_that_is_under_way_and_sees_what_it_did",),
     ),
     (
         "what waits for other reasons is taken for parked",

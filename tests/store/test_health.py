@@ -6,6 +6,7 @@ import threading
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import text
 
 from scrapy_resume.exceptions import ActRefused
 from scrapy_resume.page import Shard
@@ -185,6 +186,32 @@ def test_of_two_who_pause_at_once_one_is_refused(world: World) -> None:
         thread.join()
     assert len(refused) == 1
     assert len(records(world)) == 1
+
+
+def test_an_act_waits_for_one_that_is_under_way_and_sees_what_it_did(
+    mariadb_world: World,
+) -> None:
+    world = mariadb_world
+    world.plan([Shard("a", 1, 9, site="a.org")])
+    health.set_site(world.db, "a.org", "blocked", seconds=60, **WHO)
+    refused: list[str] = []
+
+    def unpause() -> None:
+        try:
+            health.unpause_site(world.db, "a.org", **WHO)
+        except ActRefused as error:
+            refused.append(str(error))
+
+    paused = "UPDATE resume_site_health SET state = 'paused', reason = :why"
+    with world.db.transaction() as conn:
+        conn.execute(text(paused), {"why": "the other one's"})
+        waiter = threading.Thread(target=unpause)
+        waiter.start()
+        waiter.join(0.3)  # it would be long done if it did not wait
+        assert waiter.is_alive()
+    waiter.join()
+    assert refused == []
+    assert records(world)[-1][3].startswith("a.org: paused")
 
 
 def test_shards_of_unfinished_runs_are_counted_by_site(world: World) -> None:
