@@ -15,7 +15,10 @@ from tests.commands.conftest import Outcome, Scrapy
 from tests.services import MariaDB, free_port
 from tests.store.worlds import World
 
-_LOOKS = [("status",), ("status", "--json"), ("why", "books"), ("db", "check")]
+_LOOKS = [
+    ("status",), ("status", "--json"), ("why", "books"), ("db", "check"), ("health", "show"),
+    ("quarantine", "list"), ("pause", "books"), ("restart", "books"), ("pause", "--site", "site"),
+]  # fmt: skip
 
 
 def one_line(outcome: Outcome) -> str:
@@ -69,7 +72,7 @@ def test_a_file_that_is_no_database(scrapy: Scrapy, tmp_path: Path) -> None:
     ],
     ids=["older", "newer"],
 )
-@pytest.mark.parametrize("words", [("status",), ("why", "books")], ids=" ".join)
+@pytest.mark.parametrize("words", [one for one in _LOOKS if one[0] != "db"], ids=" ".join)
 def test_tables_of_another_version(
     resume: Scrapy, world: World, version: str, said: str, words: tuple[str, ...]
 ) -> None:
