@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from scrapy_resume.commands import confirmation
 from scrapy_resume.commands.acting import existing, report, signed
 from scrapy_resume.commands.database import find_task, looked_at, resume_settings
-from scrapy_resume.exceptions import ActRefused
 from scrapy_resume.store import acts, health
 
 if TYPE_CHECKING:
@@ -39,8 +38,6 @@ def run(settings: Settings, opts: argparse.Namespace) -> int:
     with looked_at(resume_settings(settings)) as db:
         if getattr(opts, "site", None) is not None:
             return report(opts, on_site(existing(db), opts), {"site": opts.site})
-        if getattr(opts, "seconds", None) is not None:
-            raise ActRefused("--for is for a --site; a task is paused until it is unpaused")
         task = find_task(db, opts.task)
         act = _on_run(existing(db), task, opts)
         if _is_dangerous(opts) and not opts.dry_run:

@@ -25,6 +25,8 @@ def read(words: Sequence[str], into: argparse.Namespace) -> None:
     if into.verb is None:
         parser.print_help(sys.stderr)
         sys.exit(2)
+    if into.verb == "pause" and into.seconds is not None and into.site is None:
+        parser.error("--for is for a --site; a task is paused until it is unpaused")
     if into.verb in ("run", "plan"):
         try:
             into.spargs = arglist_to_dict(into.spargs)

@@ -275,7 +275,6 @@ def test_a_state_that_does_not_allow_it(
     [
         (("retry", "books", "--shards", "7"), "no failed or waiting shard among 7"),
         (("retry", "books", "--pages", "1-3"), "no failed or set aside page among 1-3"),
-        (("pause", "books", "--for", "2h"), "--for is for a --site"),
     ],
     ids=" ".join,
 )
@@ -398,6 +397,7 @@ def test_what_is_not_dangerous_asks_nothing(
         ("retry books --shards x", "'x' is not a list such as 1,4-6"),
         ("retry books --pages ,", "no number is given"),
         ("retry books --shards 1-1000000000", "at most 100000 at once"),
+        ("pause books --for 2h", "--for is for a --site; a task is paused until it is unpaused"),
         ("pause books --confirm 1", "unrecognized arguments: --confirm"),
         ("cancel books --reason", "expected one argument"),
     ],
