@@ -52,6 +52,7 @@ SERVED = by_shard(
 WORKERS = st.sampled_from(["w1", "w2"])
 OWNERS = st.integers(0, 5)
 DRY = st.sampled_from([False, False, False, True])
+ENDS = ["release", "release", "backoff", "code", "give up"]
 _WATCH = {
     "sqlite": (
         "CREATE TRIGGER {name} AFTER UPDATE ON {table} WHEN NEW.status <> OLD.status"
@@ -151,7 +152,7 @@ class Lives(RuleBasedStateMachine):
             self._commit(at, records)
             self.acts["pages"] += 1
 
-    @rule(at=OWNERS, how=st.sampled_from(["release", "release", "backoff", "code", "give up"]))
+    @rule(at=OWNERS, how=st.sampled_from(ENDS))
     def end(self, at: int, how: str) -> None:
         """An owner finishes its shard if it can, else gives it up."""
         if not self.owners:
@@ -172,7 +173,7 @@ class Lives(RuleBasedStateMachine):
         self._commit(at, [record])
         self.acts["end"] += 1
 
-    @rule(worker=WORKERS, how=st.sampled_from(["release", "backoff"]), rejects=st.booleans())
+    @rule(worker=WORKERS, how=st.sampled_from(ENDS), rejects=st.booleans())
     def works(self, worker: str, how: str, rejects: bool) -> None:
         """A worker reads what it can get to the end, and gives up what it cannot."""
         before = len(self.owners)

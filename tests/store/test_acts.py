@@ -412,6 +412,18 @@ def test_a_requeue_reads_the_page_again_and_the_run_can_be_complete(world: World
     well(world)
 
 
+def test_a_page_that_was_set_aside_and_is_read_after_all_counts_as_read(world: World) -> None:
+    task = world.plan([Shard("a", 1, 1)])
+    (one,) = world.claim(task)
+    world.commit(page(one, 1, quarantine=(aside(one, 1, "page"),)))
+    world.commit(Finish(one.id, one.fencing_token, "done", "read"))
+    assert tasks.finish_run(world.db, task.id).verdict == "nothing_read"
+    acts.requeue(world.db, [1], **WHO)
+    (one,) = world.claim(task)
+    world.commit(page(one, 1), Finish(one.id, one.fencing_token, "done", "read"))
+    assert tasks.finish_run(world.db, task.id).verdict == "complete"
+
+
 def test_a_requeued_chain_is_read_from_its_first_page(world: World) -> None:
     task = world.plan([Shard("chain", 1, cursor={"url": "a"}, ordered=True)])
     (one,) = world.claim(task)

@@ -38,7 +38,7 @@ def test_workers_and_operators_in_any_order(database_url: str) -> None:
 
 @pytest.mark.stress
 def test_stress_ten_thousand_acts(database_url: str) -> None:
-    machine = live(database_url, examples=160, steps=100)
+    machine = live(database_url, examples=300, steps=100)
     assert machine.acts.total() >= 10_000
     done = {kind for kind in machine.acts if not kind.endswith("refused")}
     assert done >= {*acts.__all__} - {"ActResult", "carry_out"}

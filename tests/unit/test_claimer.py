@@ -22,7 +22,9 @@ class Loop:
         self.crawler = SimpleNamespace(
             settings=SimpleNamespace(getint={"CONCURRENT_REQUESTS": requests}.__getitem__)
         )
-        self.flow = SimpleNamespace(shards={}, stopping=False, read_now=0, hold=self._hold)
+        self.flow = SimpleNamespace(
+            shards={}, stopping=False, read_now=0, hold=self._hold, wish=self._hear
+        )
         self.session = SimpleNamespace(inc_stat=lambda name, count: None)
         self.task, self.link, self.policy = SimpleNamespace(id=1), None, None
         self.work = SimpleNamespace(claim=None)
@@ -32,7 +34,12 @@ class Loop:
         given = min(wanted, self.available)
         self.available -= given
         ids = range(len(self.flow.shards), len(self.flow.shards) + given)
-        return [SimpleNamespace(id=number, resumed=False) for number in ids]
+        return [SimpleNamespace(id=number, resumed=False, read_again_at=None) for number in ids]
+
+    def _hear(self, *_: Any) -> None:
+        """The wish of an operator, and pages put back: not of interest here."""
+
+    put_back = _hear
 
     def _hold(self, shard: Any) -> None:
         walk = SimpleNamespace(opening=True, suspect=False)

@@ -33,7 +33,8 @@ class Loop:
         self.slot = SimpleNamespace(instance="i")
         self.task = SimpleNamespace(id=1)
         shards = {7: SimpleNamespace(id=7, token=3)}
-        self.flow = SimpleNamespace(shards=shards, lose=self.lost.extend)
+        self.wishes: list[str] = []
+        self.flow = SimpleNamespace(shards=shards, lose=self.lost.extend, wish=self.wishes.append)
         self.link = SimpleNamespace(beat=lambda instance, seconds: self.seconds.append(seconds))
         self.control = SimpleNamespace(post=lambda call, *args: call(*args))
         self.work = SimpleNamespace(beat=self._beat)
