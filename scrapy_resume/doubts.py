@@ -42,6 +42,10 @@ if TYPE_CHECKING:
     from scrapy_resume.ledger import OpenPage
     from scrapy_resume.pageflow import PageFlow
 
+ODD = (
+    "it holds no items and looks unlike the pages that do (if it is right so, have check_page()"
+    " return True for it, or yield end_of_shard())"
+)
 UNHEALTHY = "unhealthy: no page holds items, although an earlier run stored some"
 
 
@@ -60,6 +64,7 @@ class Sight:
     asked: str = ""
     got: str = ""
     cached: bool = False
+    vouched: bool = False
     made_of: Counter[str] = field(default_factory=Counter)
 
 
@@ -153,28 +158,38 @@ class Doubts:
         check = self._check_of(page)
         return None if check is None else check.shard.site
 
-    def arrived(self, shard: HeldShard, sight: Sight, response: Response) -> None:
-        """A list response came. Raises Redirected or NotAPage if it cannot be the list."""
+    def arrived(
+        self, page: OpenPage, held: tuple[HeldShard, int] | None, response: Response
+    ) -> Sight | None:
+        """A list response came; returns what is seen of it, None if nobody waits for it.
+
+        Raises Redirected or NotAPage if it cannot be the list.
+        """
+        check = None if held is not None else self._check_of(page)
+        if held is not None:
+            site, sight = held[0].site, held[0].sights.get(held[1])
+        else:
+            site, sight = ("", None) if check is None else (check.shard.site, check.sight)
+        if sight is None:
+            return None
         sight.arrived, sight.response = self._now(), response
         sight.cached = "cached" in response.flags
         urls = response.meta.get("redirect_urls") or [_asked(response)]
         sight.asked, sight.got = str(urls[0]), response.url
-        if self.on and self.watch.facts(shard.site).moves.refused(sight.asked, sight.got):
-            raise self._redirected(shard.site, sight)
+        if self.on and self.watch.facts(site).moves.refused(sight.asked, sight.got):
+            raise self._redirected(site, sight)
+        return sight
 
-    def check_arrived(self, page: OpenPage, response: Response) -> None:
-        """The response of a check came; as :meth:`arrived`."""
-        check = self._check_of(page)
-        if check is not None and check.sight is not None:
-            self.arrived(check.shard, check.sight, response)
-
-    def read(self, sight: Sight, yielded: bool) -> None:
-        """The list callback is through: remember what an empty page is made of."""
+    def read(self, site: str, sight: Sight, yielded: bool) -> None:
+        """The list callback is through: remember what the page is made of."""
         response, sight.response = sight.response, None
-        if yielded:
-            sight.response = response  # learnt from once the page is complete
-        elif isinstance(response, TextResponse):
+        if not self.on or not isinstance(response, TextResponse):
+            return
+        looks = self.watch.facts(site).looks
+        if not yielded:
             sight.made_of = elements(response.text)
+        elif looks.wants():
+            looks.learn(response.text)
 
     def check_read(self, page: OpenPage) -> bool:
         """A check's list callback is through; False if *page* is none."""
@@ -183,7 +198,7 @@ class Doubts:
             return False
         if page.yielded and check.sight is not None:
             self._over(check)
-            self._learn(check.shard.site, check.sight)
+            self.read(check.shard.site, check.sight, True)
             self._well(check.shard.site, check.sight)
         else:
             self.check_failed(check, f"{check.words}, which held items before, holds none now")
@@ -202,7 +217,7 @@ class Doubts:
     def judged(self, shard: HeldShard, end: PageEnd, page: OpenPage) -> PageEnd:
         """What became of a page, in the light of what is known of its site."""
         sight, site = shard.sights.get(end.number), shard.site
-        if not self.on or sight is None:
+        if not self.on or sight is None or sight.vouched:
             return end
         facts = self.watch.facts(site)
         code = end.trouble is not None and end.trouble.kind is ErrorKind.CODE
@@ -222,7 +237,8 @@ class Doubts:
 
     def suspects(self, shard: HeldShard, end: PageEnd) -> bool:
         """Whether the page is empty without saying itself that it is right so."""
-        return self.on and end.number in shard.sights and self._is_empty(end)
+        sight = shard.sights.get(end.number)
+        return self.on and sight is not None and not sight.vouched and self._is_empty(end)
 
     def keep(self, shard: HeldShard, end: PageEnd) -> None:
         """Doubt an empty page; one of a blocked site is put back at once."""
@@ -242,14 +258,14 @@ class Doubts:
             return
         site, trouble = shard.site, end.trouble
         if end.decision is Decision.COMPLETE and not end.empty:
-            self._learn(site, sight)
+            self.watch.facts(site).moves.learn(sight.asked, sight.got)
             if not sight.cached:
                 shard_of = shard.walk.claimed.shard
                 self.watch.facts(site).good = Good(shard_of, end.number, sight.request)
                 self._well(site, sight)
         elif trouble is not None and trouble.error_class == "OddPage":
             self.watch.note(site, Signal.ODD, f"page {end.number}")
-        elif trouble is not None and trouble.error_class == SiteBlocked.__name__:
+        elif trouble is not None and trouble.kind is ErrorKind.BLOCKED and _says(trouble):
             self.watch.note(site, Signal.BLOCKED, trouble.error)
 
     def consider(self, shard: HeldShard) -> None:
@@ -305,7 +321,7 @@ class Doubts:
         if not odd:
             return end
         again = shard.walk.attempts.get(end.number, 1) <= shard.walk.policy.retries
-        text = "it holds no items and looks unlike the pages that do"
+        text = ODD
         kind = ErrorKind.RETRYABLE if again else ErrorKind.BLOCKED
         return _failed(end, Trouble(Where.PAGE, kind, "OddPage", text))
 
@@ -332,13 +348,6 @@ class Doubts:
         self.watch.note(site, Signal.REDIRECT, text)
         return Redirected(text)
 
-    def _learn(self, site: str, sight: Sight) -> None:
-        facts = self.watch.facts(site)
-        facts.moves.learn(sight.asked, sight.got)
-        if isinstance(sight.response, TextResponse) and facts.looks.wants():
-            facts.looks.learn(sight.response.text)
-        sight.response = None
-
     def _well(self, site: str, sight: Sight) -> None:
         """A page with items came: what arrived empty before it was asked for is true."""
         self._items_at = max(self._items_at, sight.opened)
@@ -346,6 +355,9 @@ class Doubts:
         self._believe(site, sight.opened)
 
     def _believe(self, site: str, moment: int) -> None:
+        """What arrived empty before *moment* is true."""
+        if not any(shard.doubted for shard in self._flow.shards.values()):
+            return
         for shard, number in list(self._of(site)):
             sight = shard.sights.get(number)
             if number in shard.doubted and (sight is None or sight.arrived < moment):
@@ -403,6 +415,11 @@ def _asked(response: Response) -> str:
 
 def _failed(end: PageEnd, trouble: Trouble) -> PageEnd:
     return replace(end, decision=Decision.FAILED, trouble=trouble, record=None)
+
+
+def _says(trouble: Trouble) -> bool:
+    """Did the spider say that the site blocks, and not we?"""
+    return trouble.error_class not in (Redirected.__name__, "OddPage", "SiteRests")
 
 
 def _sites(trouble: Trouble) -> bool:

@@ -26,9 +26,11 @@ from twisted.internet.error import TimeoutError as TwistedTimeoutError
 from scrapy_resume.exceptions import SiteBlocked
 from scrapy_resume.health import Signal
 from scrapy_resume.session import Session
-from scrapy_resume.troubles import retry_after
+from scrapy_resume.troubles import BUGS, retry_after
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
@@ -70,19 +72,20 @@ class SiteHealthMiddleware:
             raise NotConfigured("RESUME_HEALTH is False")
         return cls(session)
 
-    async def process_request(self, request: Request) -> None:
+    def process_request(self, request: Request) -> Awaitable[None] | None:
         """Wait while the site rests; refuse what it would not answer anyway."""
         visit, site = self._whose(request)
         if visit is None or site is None:
-            return
+            return None
         watch = self._session.watch
         if watch.is_blocked(site) and not self._is_check(visit):
             raise SiteRests(f"site {site} is blocked: {watch.judgement(site).reason}")
         rest = watch.resting(site)
-        if rest > self._longest or (rest and self._waiting >= self._places):
+        if not rest:
+            return None
+        if rest > self._longest or self._waiting >= self._places:
             raise SiteRests(f"site {site} asked for {rest:.0f} s of rest", rest)
-        if rest:
-            await self._wait(visit, site)
+        return self._wait(visit, site)
 
     def process_response(self, request: Request, response: Response) -> Response:
         """Note the answer; one with Retry-After is not repeated at once."""
@@ -102,7 +105,7 @@ class SiteHealthMiddleware:
     def process_exception(self, request: Request, exception: Exception) -> None:
         """Note a timeout or a lost connection."""
         visit, site = self._whose(request)
-        if visit is None or site is None or isinstance(exception, _NOT_THE_SITES):
+        if visit is None or site is None or isinstance(exception, (*_NOT_THE_SITES, *BUGS)):
             return
         if visit.page is not None and visit.page.closed:
             return

@@ -134,7 +134,9 @@ class SiteWindow:
         if signal is Signal.BLOCKED:
             return Judgement(SiteState.BLOCKED, detail or "the spider says so")
         self._forget(at)
-        return self._judge_answers() or self._judge_pages() or WELL
+        found = [one for one in (self._judge_answers(), self._judge_pages()) if one is not None]
+        blocked = [one for one in found if one.state is SiteState.BLOCKED]
+        return next(iter(blocked or found), WELL)
 
     def _judge_answers(self) -> Judgement | None:
         limits, count, bad = self.limits, len(self._answers), self._bad

@@ -117,7 +117,8 @@ class ResumeSpiderMixin(Spider):
         """Called with each list response before it is parsed; may be async. No-op.
 
         Raise :class:`~scrapy_resume.NotAPage` to have the page asked for again,
-        :class:`~scrapy_resume.SiteBlocked` to say that the site refuses us.
+        :class:`~scrapy_resume.SiteBlocked` to say that the site refuses us. Return True to
+        vouch for a page that may rightly hold nothing: it is then stored as it is.
         """
 
     async def warm_up(self) -> None:

@@ -184,17 +184,14 @@ class PageFlow:
     async def before_callback(self, page: OpenPage, response: Response) -> None:
         """Check a list response; an exception from here fails the page quietly."""
         held = self._by_token.get(page.token)
-        if held is None and not self.doubts.is_check(page):
+        sight = self.doubts.arrived(page, held, response)
+        if sight is None:
             return
-        if held is None:
-            self.doubts.check_arrived(page, response)
-        elif (sight := held[0].sights.get(held[1])) is not None:
-            self.doubts.arrived(held[0], sight, response)
         if response.status == 200 and not response.body:
             raise NotAPage("the body is empty (0 bytes)")
         checked = self.spider.check_page(response, page.page)
         if checked is not None:
-            await ensure_awaitable(checked)
+            sight.vouched = await ensure_awaitable(checked) is True
         if held is None:
             return
         shard, number = held
@@ -212,7 +209,7 @@ class PageFlow:
             return
         shard, number = held
         if (sight := shard.sights.get(number)) is not None:
-            self.doubts.read(sight, page.yielded > 0)
+            self.doubts.read(shard.site, sight, page.yielded > 0)
         try:
             shard.walk.read(number, self._next_cursor(shard, page), page.end_reason)
             if page.next_request is not None:

@@ -20,7 +20,7 @@ _LONGEST = 200
 _RETRYABLE_STATUSES = frozenset({408, 425, 429})
 _PERMANENT = (IgnoreRequest, NotSupported, UnsupportedURLSchemeError)
 # A download handler may raise anything for a network error; these are bugs instead.
-_BUGS = (
+BUGS = (
     TypeError,
     AttributeError,
     LookupError,
@@ -73,7 +73,7 @@ def _kind(exc: BaseException, downloading: bool) -> ErrorKind:
         return _status_kind(exc.response.status)
     if isinstance(exc, _PERMANENT):
         return ErrorKind.PERMANENT
-    if downloading and not isinstance(exc, _BUGS):
+    if downloading and not isinstance(exc, BUGS):
         return ErrorKind.RETRYABLE
     return ErrorKind.CODE
 

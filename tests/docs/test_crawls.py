@@ -46,6 +46,7 @@ STORED = {
     "item-tables prices": {"price": 120, "resume_item": 0},
     "secrets shop": {"resume_item": 30},
     "components slow": {"resume_item": 30},
+    "health search": {"resume_item": 120},
 }
 
 

@@ -71,7 +71,7 @@ def test_no_table_is_documented_that_is_none() -> None:
 
 _SUITES_OWN = {
     "start", "parse_list_page", "from_crawler", "resume_args", "is_numbered", "plans_pages",
-    "has_own_start", "states_totals",
+    "has_own_start", "states_totals", "logs_in",
 }  # fmt: skip
 
 
