@@ -248,6 +248,15 @@ class Lives(RuleBasedStateMachine):
         else:
             self._act("requeue", dry, ids)
 
+    @rule(kind=st.sampled_from(["retry", "restart"]), at=OWNERS, worker=WORKERS)
+    def mends_a_paused_run(self, kind: str, at: int, worker: str) -> None:
+        """Something fails, and is mended while nobody may read on."""
+        self.claim(worker, 2, 15.0)
+        self.end(at, "give up")
+        self._act("pause", False, self.task.id)
+        self.dies(worker)
+        self._act(kind, False, self.task.id)
+
     # Inside
 
     def _act(self, kind: str, dry: bool, *args: Any, **given: Any) -> None:
