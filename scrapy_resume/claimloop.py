@@ -144,7 +144,7 @@ class ClaimLoop:
 
     async def _list_requests(self) -> AsyncIterator[Request]:
         while not self.flow.stopping:
-            if self.flow.doubts.login_due:
+            if self.flow.doubts.suspicion.login_due:
                 await self._log_in_again()
             asked = await self.claimer.claim()
             opened = False
@@ -167,7 +167,7 @@ class ClaimLoop:
             await ensure_awaitable(self.spider.warm_up())
         except Exception:
             logger.exception("warm_up() failed", extra={"action": "warm_up"})
-        self.flow.doubts.logged_in()
+        self.flow.doubts.suspicion.logged_in()
 
     def put_back(self, at: datetime | None) -> None:
         """Pages of the run were put back at *at*, by the database's clock: forget what is

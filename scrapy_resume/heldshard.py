@@ -21,8 +21,8 @@ from scrapy_resume.walks import ChainWalk, OpenEndedWalk
 if TYPE_CHECKING:
     from scrapy import Request
 
-    from scrapy_resume.doubts import Sight
     from scrapy_resume.ledger import OpenPage
+    from scrapy_resume.suspicion import Sight
 
 logger = logging.getLogger(__name__)
 

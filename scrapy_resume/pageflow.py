@@ -88,7 +88,7 @@ class PageFlow:
     def site_of(self, page: OpenPage) -> str | None:
         """The site that an open page is read from; None if nobody waits for it any more."""
         held = self._by_token.get(page.token)
-        return self.doubts.site_of_check(page) if held is None else held[0].site
+        return self.doubts.sight_of(page, held)[0] or None
 
     def opened(self, shard: HeldShard, number: int, page: OpenPage, request: Request) -> None:
         """A page of a held shard is about to be asked for."""
@@ -184,9 +184,10 @@ class PageFlow:
     async def before_callback(self, page: OpenPage, response: Response) -> None:
         """Check a list response; an exception from here fails the page quietly."""
         held = self._by_token.get(page.token)
-        sight = self.doubts.arrived(page, held, response)
+        site, sight = self.doubts.sight_of(page, held)
         if sight is None:
             return
+        self.doubts.suspicion.arrived(site, sight, response)
         if response.status == 200 and not response.body:
             raise NotAPage("the body is empty (0 bytes)")
         checked = self.spider.check_page(response, page.page)
@@ -209,7 +210,7 @@ class PageFlow:
             return
         shard, number = held
         if (sight := shard.sights.get(number)) is not None:
-            self.doubts.read(shard.site, sight, page.yielded > 0)
+            self.doubts.suspicion.read(shard.site, sight, page.yielded > 0)
         try:
             shard.walk.read(number, self._next_cursor(shard, page), page.end_reason)
             if page.next_request is not None:
@@ -226,7 +227,7 @@ class PageFlow:
             return None
         shard, number = held
         self.read_now -= 1
-        end = self.doubts.judged(shard, self._judged(shard, number, page), page)
+        end = self.doubts.suspicion.judged(shard, self._judged(shard, number, page), page)
         sight = shard.sights.get(number)
         suspect = self.doubts.suspects(shard, end)
         if self.stopping and (suspect or end.decision is not Decision.COMPLETE):

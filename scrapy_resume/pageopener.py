@@ -15,8 +15,8 @@ from scrapy_resume.page import Page
 from scrapy_resume.walks import ChainWalk
 
 if TYPE_CHECKING:
+    from scrapy_resume.checks import Check
     from scrapy_resume.claimloop import ClaimLoop
-    from scrapy_resume.doubts import Check
 
 logger = logging.getLogger(__name__)
 
@@ -42,10 +42,12 @@ class PageOpener:
         flow = self._loop.flow
         if self._loop.heartbeat.unsure or flow.stopping or flow.wished != "run":
             return None
-        check = flow.doubts.wanted(shard)
+        if not flow.doubts.may_open(shard):
+            return None
+        check = flow.doubts.checks.wanted(shard)
         if check is not None:
             return await self._check(shard, check)
-        if not flow.doubts.may_open(shard):
+        if not flow.doubts.has_room(shard):
             return None
         number = shard.walk.next_page()
         if number is None:
@@ -83,7 +85,7 @@ class PageOpener:
         request.meta.update(is_start_request=True, dont_cache=True)
         opened, request = self._loop.ledger.open(page, request)
         words = f"page {page.number} of shard {page.shard.key!r}"
-        if not doubts.check_opened(check, opened, doubts.opened(request), words):
+        if not doubts.checks.opened(check, opened, doubts.opened(request), words):
             self._loop.ledger.abandon(opened)
             return None
         return request

@@ -217,7 +217,7 @@ def test_a_spider_that_logs_in_does_so_again(
     bench = sqlite_bench
     bench.site.behave(path="/list", redirect="/login", unless_cookie="session", views=5)
     bench.write(spider + LOGIN)
-    bench.crawl()
+    bench.crawl(RESUME_PAGE_RETRIES=4)  # several pages may be on their way at each logout
     bench.assert_complete(reference(spider))
     assert bench.site.hits(path="/start") >= 3
 
@@ -260,10 +260,24 @@ def test_details_wait_too_when_the_site_asks_for_a_pause(
     bench = sqlite_bench
     bench.site.behave(path="/item/k015", status=429, retry_after=1, times=1)
     bench.write(DETAILS)
-    bench.crawl()
+    crawl = bench.crawl(RESUME_MAX_WAIT=60)
     bench.assert_complete(reference(DETAILS))
+    assert "resume/pages/held" not in crawl.stats
     times = [r.time for r in bench.site.requests if r.path == "/item/k015"]
     assert len(times) == 2 and times[1] - times[0] >= 0.9
+
+
+def test_a_site_that_asks_for_more_time_than_is_waited_is_blocked_for_it(
+    sqlite_bench: Bench, reference: Reference
+) -> None:
+    bench = sqlite_bench
+    bench.site.behave(page=6, status=429, retry_after=3000)
+    bench.write(NUMBERED)
+    crawl = bench.crawl(RESUME_BACKOFF_MAX=3600)
+    assert crawl.finish_reason == "resume_blocked", crawl.tail
+    assert "asked for 3000 s of rest" in crawl.stats["resume/verdict_reason"]
+    assert bench.site.hits(page=6) == 1
+    assert_resumes(bench, reference(NUMBERED))
 
 
 @pytest.mark.parametrize("status", [403, 503, 999])

@@ -140,7 +140,9 @@ class World:
 
     def _open_one(self, shard: Any) -> bool:
         doubts = self.flow.doubts
-        check = doubts.wanted(shard)
+        if not doubts.may_open(shard):
+            return False
+        check = doubts.checks.wanted(shard)
         if check is not None:
             good = self.watch.facts("site").good
             number = self.known_page if good is None else good.number
@@ -148,10 +150,10 @@ class World:
                 doubts.nothing_known(check, self.stored_before)
                 return True
             page, request = self._page(number, shard.walk.claimed.shard)
-            assert doubts.check_opened(check, page, doubts.opened(request), f"page {number}")
+            assert doubts.checks.opened(check, page, doubts.opened(request), f"page {number}")
             self.checks.append(number)
             return True
-        number = shard.walk.next_page() if doubts.may_open(shard) else None
+        number = shard.walk.next_page() if doubts.has_room(shard) else None
         if number is None:
             return False
         page, request = self._page(number, shard.walk.claimed.shard)
@@ -204,7 +206,7 @@ class World:
             else:
                 break
         left = [(s.walk.in_flight, s.doubted, s.waiting) for s in self.flow.shards.values()]
-        raise AssertionError(f"the crawl hangs: {left}, {self.flow.doubts._checks}")
+        raise AssertionError(f"the crawl hangs: {left}, {self.flow.doubts.checks._by_site}")
 
 
 @pytest.fixture(autouse=True)
@@ -363,7 +365,7 @@ def test_a_shard_that_is_lost_takes_its_check_along() -> None:
     while not one.checks and next(steps) < 99:
         one._open()
         one._answer(one.open[0])
-    (check,) = one.flow.doubts._checks.values()
+    (check,) = one.flow.doubts.checks._by_site.values()
     one.flow.lose([check.shard.id])
     assert check.page is not None and check.page.closed
     one.run()

@@ -50,8 +50,12 @@ class Bench:
     def __init__(self, **given: Any) -> None:
         self.visits: dict[Request, Visit] = {}
         self.watch, self.checks = Watch(), set[OpenPage]()
-        doubts = SimpleNamespace(is_check=lambda page: page in self.checks)
-        flow = SimpleNamespace(site_of=lambda page: "site", doubts=doubts)
+        checks = SimpleNamespace(of=lambda page: page if page in self.checks else None)
+        doubts = SimpleNamespace(checks=checks)
+        self.shards = {1: SimpleNamespace(site="site"), 2: SimpleNamespace(site="other")}
+        flow = SimpleNamespace(
+            site_of=lambda page: "site", doubts=doubts, shards=self.shards
+        )  # fmt: skip
         crawler = get_crawler(Spider, {"CONCURRENT_REQUESTS": 8})
         session = SimpleNamespace(
             settings=ResumeSettings(**given), watch=self.watch, crawler=crawler,
@@ -173,6 +177,9 @@ def test_requests_wait_while_the_site_rests_and_only_so_many() -> None:
             bench.middleware.process_request(bench.asked())
         trouble = trouble_from(Where.REQUEST, told.value)
         assert trouble.kind is ErrorKind.BLOCKED and 0 < (trouble.retry_after or 0) <= 0.2
+        del bench.shards[2]  # nobody else needs the places
+        waits.append(bench.middleware.process_request(bench.asked()))
+        tasks.append(asyncio.ensure_future(cast(Any, waits[-1])))
         assert not any(task.done() for task in tasks)
         await asyncio.gather(*tasks)
         assert not bench.watch.resting("site")
