@@ -18,6 +18,7 @@ from pathlib import Path
 
 import mutants_acts
 import mutants_items
+import mutants_runs
 
 ROOT = Path(__file__).parents[1]
 COPIED = ("scrapy_resume", "tests", "example_project", "setup.cfg", "pyproject.toml")
@@ -394,7 +395,9 @@ MUTANTS = (
         ("../queue/test_sharing.py::test_red_11_what_another_worker_committed_is_a_duplicate",),
     ),
 )
-MUTANTS += tuple(Mutant(*one) for one in (*mutants_items.MUTANTS, *mutants_acts.MUTANTS))
+MUTANTS += tuple(
+    Mutant(*one) for more in (mutants_items, mutants_acts, mutants_runs) for one in more.MUTANTS
+)
 
 
 def copy_to(directory: Path) -> None:

@@ -78,6 +78,28 @@ def test_red_11_what_another_worker_committed_is_a_duplicate(
     in_loop(work)
 
 
+def test_what_was_told_before_pages_were_put_back_is_not_heard(
+    server: Redis, database_id: str
+) -> None:
+    on: dict[str, Any] = {"shared_fingerprints": True}
+
+    async def work() -> None:
+        here, there = Worker(), Worker()
+        async with linked(server.url, database_id, **on) as one:
+            one.link.exchange(here.memory)
+            here.commits("http://x/1")
+            here.memory.forget()
+            one.link.exchange(here.memory, "2026-11-30T14:00:00")
+            here.commits("http://x/2")
+            async with linked(server.url, database_id, **on) as two:
+                two.link.exchange(there.memory, "2026-11-30T14:00:00")
+                await heard(two, there, 1)
+                assert there.drops("http://x/2")
+                assert not there.drops("http://x/1")
+
+    in_loop(work)
+
+
 def test_red_11_the_next_run_knows_nothing_of_it(server: Redis, database_id: str) -> None:
     async def work() -> None:
         here, there = Worker(), Worker()
