@@ -41,6 +41,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_ENDING = "no page is asked for any more, and shards are given back once what is read is stored"
+_WISHES = {
+    "run": "goes on",
+    "pause": f"is paused: {_ENDING}",
+    "cancel": f"is cancelled: {_ENDING}",
+}
+
 
 class PageFlow:
     """Judges pages and moves them to the committer, for every shard held."""
@@ -141,11 +148,7 @@ class PageFlow:
         """
         if desired != self.wished:
             self.wished = desired
-            logger.info(
-                "The run is to %s%s", desired, "" if desired == "run" else ": no page is asked for"
-                " any more, and the shards are given back once their pages in flight are stored",
-                extra={"action": "wished"},
-            )  # fmt: skip
+            logger.info("The run %s", _WISHES[desired], extra={"action": "wished"})
         if desired != "run":
             for shard in list(self.shards.values()):
                 if not shard.walk.leaving:

@@ -129,7 +129,7 @@ def test_an_unpause_in_the_midst_of_a_pause_loses_nothing(
     crawl = bench.start(RESUME_SHARDS=1)
     held.wait()
     acts.pause(bench.database, bench.task["id"], **WHO)
-    crawl.wait_until_logged("The run is to pause")
+    crawl.wait_until_logged("The run is paused: no page")
     acts.unpause(bench.database, bench.task["id"], **WHO)
     held.release()
     crawl.wait(20)
