@@ -104,7 +104,8 @@ class SiteHealthMiddleware:
             if visit.is_list:
                 request.meta["dont_retry"] = True  # the page is, once the time is over
         words = f"HTTP {response.status}"
-        self._session.watch.note(site, Signal.STATUS if bad else Signal.OK, words)
+        signal = Signal.STATUS if bad else Signal.OK
+        self._session.watch.note(site, signal, words, request.url)
         return response
 
     def process_exception(self, request: Request, exception: Exception) -> None:
@@ -115,7 +116,7 @@ class SiteHealthMiddleware:
         if visit.page is not None and visit.page.closed:
             return
         signal = Signal.TIMEOUT if isinstance(exception, _TIMEOUTS) else Signal.CONNECTION
-        self._session.watch.note(site, signal, type(exception).__name__)
+        self._session.watch.note(site, signal, type(exception).__name__, request.url)
 
     def _whose(self, request: Request) -> tuple[Visit | None, str | None]:
         """The visit of a request of a page, and the page's site."""

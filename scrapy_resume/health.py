@@ -2,9 +2,10 @@
 
 Two things are watched. *Answers*: each response, timeout and lost connection of any
 request; the site is blocked when too large a share of the latest ones is bad, or when the
-latest ones are all bad. *Pages*: each list page that was read; the site is suspect as soon
-as one holds no items, and blocked when several in a row were something else than the list.
-What the spider itself says (``SiteBlocked``) blocks at once.
+latest ones are all bad, unless all the bad ones were about the same one or two addresses.
+*Pages*: each list page that was read; the site is suspect as soon as one holds no items, and
+blocked when several in a row were something else than the list. What the spider itself says
+(``SiteBlocked``) blocks at once.
 
 A blocked window stays blocked: whoever may try the site again begins a new one. Pure: the
 time is handed in, as seconds of any clock that does not go backwards.
@@ -12,7 +13,7 @@ time is handed in, as seconds of any clock that does not go backwards.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -78,7 +79,7 @@ WELL = Judgement(SiteState.HEALTHY, "no sign of trouble")
 _ANSWERS = frozenset({Signal.OK, Signal.STATUS, Signal.TIMEOUT, Signal.CONNECTION})
 _WRONG = frozenset({Signal.ODD, Signal.REDIRECT})
 _REMEMBERED = 4  # times `least` answers
-_FEW = 3  # bad answers of which a share is a suspicion, though not enough to judge
+_FEW = 3  # bad answers that are a suspicion; and of so many addresses that they can block
 
 
 @dataclass(slots=True)
@@ -89,28 +90,35 @@ class SiteWindow:
     judgement: Judgement = WELL
     without_items: int = 0
     wrong: int = 0
-    _answers: deque[tuple[float, bool]] = field(default_factory=deque)
-    _bad: int = 0
+    _answers: deque[tuple[float, str]] = field(default_factory=deque)
+    _bad: Counter[str] = field(default_factory=Counter)
+    _count: int = 0
     _bad_in_row: int = 0
     _last_bad: str = ""
     _last_page: str = ""
 
-    def note(self, signal: Signal, at: float, detail: str = "") -> Judgement:
-        """Take in one *signal* of time *at*; *detail* is a few words for people."""
+    def note(self, signal: Signal, at: float, detail: str = "", about: str = "") -> Judgement:
+        """Take in one *signal* of time *at*.
+
+        *detail* is a few words for people, *about* what was asked for ("": something else
+        each time).
+        """
         if self.judgement.state is SiteState.BLOCKED:
             return self.judgement
         if signal in _ANSWERS:
-            self._answer(signal is not Signal.OK, at, detail or signal.value)
+            self._count += 1
+            about = about or f"the {self._count}th"
+            self._answer("" if signal is Signal.OK else about, at, detail or signal.value)
         else:
             self._page(signal, detail)
         self.judgement = self._judge(signal, at, detail)
         return self.judgement
 
-    def _answer(self, bad: bool, at: float, words: str) -> None:
+    def _answer(self, bad: str, at: float, words: str) -> None:
         self._answers.append((at, bad))
-        self._bad += bad
         self._bad_in_row = self._bad_in_row + 1 if bad else 0
         if bad:
+            self._bad[bad] += 1
             self._last_bad = words
         self._forget(at)
 
@@ -119,7 +127,10 @@ class SiteWindow:
         while answers and (
             len(answers) > _REMEMBERED * limits.least or answers[0][0] <= now - limits.window
         ):
-            self._bad -= answers.popleft()[1]
+            bad = answers.popleft()[1]
+            if bad:
+                self._bad[bad] -= 1
+                self._bad += Counter()  # without those that are none any more
         self._bad_in_row = min(self._bad_in_row, len(answers))
 
     def _page(self, signal: Signal, detail: str) -> None:
@@ -139,14 +150,15 @@ class SiteWindow:
         return next(iter(blocked or found), WELL)
 
     def _judge_answers(self) -> Judgement | None:
-        limits, count, bad = self.limits, len(self._answers), self._bad
-        if self._bad_in_row >= limits.least:
+        limits, count, bad = self.limits, len(self._answers), self._bad.total()
+        several = len(self._bad) >= min(_FEW, limits.least)  # else it may be one page's fault
+        if self._bad_in_row >= limits.least and several:
             words = f"the last {self._bad_in_row} answers were bad, the latest: {self._last_bad}"
             return Judgement(SiteState.BLOCKED, words)
         if not bad or bad < limits.share * count:
             return None
         words = f"{bad} of the last {count} answers were bad, the latest: {self._last_bad}"
-        if count >= limits.least:
+        if count >= limits.least and several:
             return Judgement(SiteState.BLOCKED, words)
         return Judgement(SiteState.SUSPECT, words) if bad >= _FEW else None
 

@@ -83,13 +83,16 @@ class SiteWatch:
         """Is the site to be left alone by this process?"""
         return self.on and self.judgement(site).state is SiteState.BLOCKED
 
-    def note(self, site: str, signal: Signal, detail: str = "") -> None:
-        """Take in what was seen of *site*; a change of its state is told to the listeners."""
+    def note(self, site: str, signal: Signal, detail: str = "", about: str = "") -> None:
+        """Take in what was seen of *site*; a change of its state is told to the listeners.
+
+        *detail* is a few words for people, *about* the address that was asked for.
+        """
         if not self.on:
             return
         window = self.facts(site).window
         before = window.judgement.state
-        judgement = window.note(signal, clock.monotonic(), detail)
+        judgement = window.note(signal, clock.monotonic(), detail, about)
         if judgement.state is not before:
             self._tell(site, judgement)
 

@@ -39,9 +39,9 @@ class Watch(SiteWatch):
         super().__init__(HealthLimits(least=3), inc_stat=lambda *_: None)
         self.noted: list[tuple[str, Signal, str]] = []
 
-    def note(self, site: str, signal: Signal, detail: str = "") -> None:
+    def note(self, site: str, signal: Signal, detail: str = "", about: str = "") -> None:
         self.noted.append((site, signal, detail))
-        super().note(site, signal, detail)
+        super().note(site, signal, detail, about)
 
 
 class Bench:
@@ -64,7 +64,7 @@ class Bench:
         self.middleware = SiteHealthMiddleware(cast(Any, session))
 
     def asked(self, *, is_list: bool = True) -> Request:
-        request = Request(URL)
+        request = Request(f"{URL}&n={len(self.visits)}")
         page = OpenPage("t", Page(6, Shard("s")))
         self.visits[request] = Visit(page, request, is_list)
         return request

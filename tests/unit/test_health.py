@@ -40,7 +40,8 @@ def short(judgements: list[Judgement]) -> str:
         ("tctc", "hhsb"),
         (".ssss", "hhhbb"),
         # a share of them, once there are enough
-        ("..ss", "hhhb"),
+        ("..ss", "hhhh"),
+        ("..sss", "hhhhb"),
         ("....s.s.s", "hhhhhhhhh"),
         ("......ss.ss", "hhhhhhhhhhh"),
         ("...s.s.ss", "hhhhhhhhh"),
@@ -95,11 +96,31 @@ def test_a_thousand_good_answers_do_not_outvote_a_site_that_refuses_now() -> Non
     assert half[-1].state is SiteState.BLOCKED  # of the latest sixteen
 
 
+@pytest.mark.parametrize(("pages", "blocked"), [(1, False), (2, False), (3, True)])
+@pytest.mark.parametrize("signals", ["ssssssss", ".s.s.s.s"])
+def test_one_page_that_never_works_is_not_its_site(signals: str, pages: int, blocked: bool) -> None:
+    window = SiteWindow(LIMITS)
+    for number, letter in enumerate(signals):
+        page = f"page {number // 2 % pages}" if "." in signals else f"page {number % pages}"
+        window.note(LETTERS[letter], number * 0.1, about=page)
+    assert (window.judgement.state is SiteState.BLOCKED) is blocked
+
+
+def test_what_was_asked_long_ago_does_not_count_as_another_page() -> None:
+    window = SiteWindow(LIMITS)
+    for number in range(3):
+        window.note(Signal.STATUS, number, about=f"page {number}")
+    for number in range(40):
+        window.note(Signal.STATUS, 70 + number * 0.1, about="page 9")
+    assert window.judgement.state is SiteState.SUSPECT
+    assert set(window._bad) == {"page 9"}
+
+
 @pytest.mark.parametrize(
     ("signals", "words"),
     [
         ("ssss", "the last 4 answers were bad, the latest: the 3th"),
-        ("..ss", "2 of the last 4 answers were bad, the latest: the 3th"),
+        ("..sss", "3 of the last 5 answers were bad, the latest: the 4th"),
         ("e", "1 page in a row held no items, the latest: the 0th"),
         ("ee", "2 pages in a row held no items, the latest: the 1th"),
         ("ooo", "3 pages in a row were not the list, the latest: the 2th"),
@@ -120,7 +141,9 @@ def test_the_first_look_at_blocked_stays_the_reason() -> None:
     assert judgements[4] == judgements[3]
 
 
-SIGNALS = st.lists(st.sampled_from(list(LETTERS.values())), max_size=60)
+ANSWERS = [Signal.OK, Signal.STATUS, Signal.TIMEOUT, Signal.CONNECTION]
+ONE_OF = st.one_of(st.sampled_from(ANSWERS), st.sampled_from(list(LETTERS.values())))
+SIGNALS = st.lists(ONE_OF, max_size=60)
 PAUSES = st.lists(st.floats(0, 30, allow_nan=False), min_size=60, max_size=60)
 BAD = (Signal.STATUS, Signal.TIMEOUT, Signal.CONNECTION)
 
@@ -150,9 +173,10 @@ def _blocks(seen: list[tuple[Signal, float]], limits: HealthLimits) -> bool:
     answers = [(s, at) for s, at in seen if s in (*BAD, Signal.OK)][-4 * limits.least :]
     bad = [s in BAD for s, at in answers if at > now - limits.window]
     row = next((n for n, one in enumerate(reversed(bad)) if not one), len(bad))
-    if row >= limits.least:
+    several = bad.count(True) >= min(3, limits.least)  # each about something else
+    if row >= limits.least and several:
         return True
-    if len(bad) >= limits.least and bad.count(True) >= max(1, limits.share * len(bad)):
+    if several and len(bad) >= limits.least and bad.count(True) >= max(1, limits.share * len(bad)):
         return True
     wrong = 0
     for signal, _ in seen:
