@@ -318,6 +318,14 @@ def test_the_pages_of_a_list_that_turns_empty_are_bounded() -> None:
     assert all(end.delay == PagePolicy().blocked_wait for end in blocked)
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_doubted_pages_take_no_place_of_others(seed: int) -> None:
+    one = world(bounded(8, 8), {1, 8}, seed=seed, limit=9)
+    one.run()
+    assert set(one.committed) == set(range(1, 9))
+    assert len(one.checks) <= 1  # page 8 is evidence for most of them
+
+
 def test_a_process_that_saw_no_items_asks_for_a_page_that_the_run_stored() -> None:
     one = world([claimed(1, 1, 9, written=5)], set(range(1, 6)), known_page=1)
     one.run()
@@ -388,6 +396,7 @@ def test_what_fails_while_the_site_is_blocked_spends_no_attempt(kind: ErrorKind)
     assert (end.error_kind, end.spend_attempt) == ("blocked", False)
     assert end.reason == "page 1: the site is blocked: HTTP 503"
     assert set(one.committed) == {2}  # what was read meanwhile is stored
+    assert "pages/held" not in one.stats  # the page is no worse than its site
 
 
 def test_the_listeners_are_told_each_change_of_state_once() -> None:
