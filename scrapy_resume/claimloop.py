@@ -257,4 +257,5 @@ def _policy(settings: ResumeSettings, spider: ResumeSpiderMixin) -> PagePolicy:
         counts_rows=spider.states_totals,
         longest_wait=settings.max_wait,
         blocked_wait=settings.health_wait,
+        blocked_wait_max=settings.health_wait_max,
     )

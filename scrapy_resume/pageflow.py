@@ -25,7 +25,7 @@ from scrapy_resume.exceptions import NotAPage, ResumeError
 from scrapy_resume.health import HealthLimits
 from scrapy_resume.heldshard import HeldShard, content_of, own_fault, place, statuses
 from scrapy_resume.loopguard import digest
-from scrapy_resume.page import Decision, Trouble, judge
+from scrapy_resume.page import Decision, ErrorKind, Trouble, judge
 from scrapy_resume.paging import Action, Commit, Discard, Hold, PageEnd, Retry, SetAside, Walk
 from scrapy_resume.sitewatch import SiteWatch
 from scrapy_resume.store.checkpoints import Finish, PageFailure, PageRecord, Release
@@ -71,6 +71,7 @@ class PageFlow:
         self.wished = "run"
         self.read_now = 0
         self._by_token: dict[str, tuple[HeldShard, int]] = {}
+        self._blocked: dict[int, int] = {}  # times in a row that we gave a shard back as blocked
         self.ledger: Ledger
         self.spider, self._committer = spider, committer
         self._hold_records, self.wake, self._inc = hold_records, wake, inc_stat
@@ -89,6 +90,7 @@ class PageFlow:
         if not any(one.site == shard.site and one.walk.blocked for one in self.shards.values()):
             self.watch.begin(shard.site)
         self.shards[shard.id] = shard
+        walk.blocked_before = self._blocked.get(shard.id, 0)
         self._committer.positions[shard.id] = walk.position
         self._end_if_idle(shard)
 
@@ -419,10 +421,19 @@ class PageFlow:
                 self._discard(shard, number)  # empty pages that no later page will judge
             self._submit(shard, shard.walk.result())
 
+    def _count_blocked(self, shard: HeldShard, record: Finish | Release) -> None:
+        """Each time in a row that a shard is blocked, without progress, it waits longer."""
+        before = self._blocked.pop(shard.id, 0)
+        walk = shard.walk
+        if isinstance(record, Release) and record.error_kind == ErrorKind.BLOCKED.value:
+            progress = walk.position.version > walk.claimed.position.version
+            self._blocked[shard.id] = 1 if progress else before + 1
+
     def _ended(self, shard: HeldShard, record: Finish | Release, stored: bool) -> None:
         if self.shards.get(shard.id) is shard:
             del self.shards[shard.id]
             self.doubts.gone(shard)
+        self._count_blocked(shard, record)
         if stored:
             self._freed(isinstance(record, Release))
         if stored and isinstance(record, Finish):

@@ -33,6 +33,7 @@ class PagePolicy:
     counts_rows: bool = False
     longest_wait: float = 60.0
     blocked_wait: float = 30.0
+    blocked_wait_max: float = 1800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,7 @@ class Walk(ABC):
     failure: str | None = None
     doubted: set[int] = field(default_factory=set)
     blocked: Trouble | None = None
+    blocked_before: int = 0
     leaving: bool = False
     _counted: dict[int, int] = field(default_factory=dict)
 
@@ -284,8 +286,7 @@ class Walk(ABC):
 
     def _blocked(self, shard_id: int, token: int, trouble: Trouble) -> Release:
         page = self.position.cur_page + 1
-        kind, delay = ErrorKind.BLOCKED.value, self.policy.blocked_wait
-        delay = max(delay, min(trouble.retry_after or 0, self.policy.backoff_max))
+        kind, delay = ErrorKind.BLOCKED.value, self._backoff(trouble)
         reason = f"page {page}: the site is blocked: {trouble.error}"
         return Release(shard_id, token, reason, kind, delay, False, trouble.error)
 
@@ -313,6 +314,9 @@ class Walk(ABC):
             return None
         if trouble.kind is ErrorKind.PERMANENT:
             return policy.backoff_max
+        if trouble.kind is ErrorKind.BLOCKED:
+            wait = policy.blocked_wait * 2.0 ** min(self.blocked_before, 60)
+            return min(max(wait, trouble.retry_after or 0), policy.blocked_wait_max)
         tries = min(max(self._tries - 1, 0), 60)
         backoff = min(policy.backoff_base * 2.0**tries, policy.backoff_max) * self.jitter()
         return max(backoff, min(trouble.retry_after or 0, policy.backoff_max))

@@ -433,3 +433,16 @@ def test_a_site_is_left_alone_as_long_as_it_asked_for_and_no_longer_than_is_hono
     assert watch.resting("site") == 50
     now[0] += 50
     assert watch.resting("site") == 0
+
+
+def test_a_shard_that_is_blocked_again_and_again_waits_longer_each_time() -> None:
+    shard = claimed(1, 1, 6)
+    one = world([shard], set(), stored_before=True)
+    delays: list[float | None] = []
+    for _ in range(9):
+        one.run()
+        end = one.ends.pop(1)
+        assert isinstance(end, Release)
+        delays.append(end.delay)
+        one.flow.hold(walk_for(shard, PagePolicy(in_flight=2, blocked_wait_max=1800)))
+    assert delays == [30, 60, 120, 240, 480, 960, 1800, 1800, 1800]
