@@ -11,6 +11,7 @@ from tests.acceptance.conftest import Reference
 from tests.acceptance.harness import CHAIN, DETAILS, NUMBERED, Bench, Crawl
 from tests.acceptance.test_pag import OPEN_ENDED
 from tests.acceptance.test_res import ONE_BY_ONE
+from tests.acceptance.test_spiders import REACTORS
 
 BOUNDED = NUMBERED + "    shard_pages = 12\n"
 WAYS = {"chain": CHAIN, "bounded": BOUNDED, "open": OPEN_ENDED}
@@ -74,6 +75,18 @@ def test_pages_unlike_the_list_are_not_stored_though_others_are_well(
     assert_blocked(bench, crawl, watermark=5)
     assert asked.total() <= 5 + 5 + 2, asked
     assert_resumes(bench, reference(spider))
+
+
+@pytest.mark.parametrize("reactor", REACTORS)
+def test_a_list_that_is_hidden_is_noticed_in_every_event_loop(
+    sqlite_bench: Bench, reference: Reference, reactor: str
+) -> None:
+    bench = sqlite_bench
+    bench.settings = {**ONE_BY_ONE, **REACTORS[reactor]}
+    bench.site.behave(path="/list", skip=4, no_rows=True, no_next=True)
+    bench.write(OPEN_ENDED)
+    assert_blocked(bench, bench.crawl(), watermark=4)
+    assert_resumes(bench, reference(OPEN_ENDED))
 
 
 def test_one_odd_page_is_asked_for_again(sqlite_bench: Bench, reference: Reference) -> None:
@@ -254,10 +267,12 @@ def test_a_site_that_asks_for_a_pause_gets_it(bench: Bench, reference: Reference
     assert crawl.stats["resume/pages/retried"] == 2
 
 
+@pytest.mark.parametrize("reactor", REACTORS)
 def test_details_wait_too_when_the_site_asks_for_a_pause(
-    sqlite_bench: Bench, reference: Reference
+    sqlite_bench: Bench, reference: Reference, reactor: str
 ) -> None:
     bench = sqlite_bench
+    bench.settings = REACTORS[reactor]
     bench.site.behave(path="/item/k015", status=429, retry_after=1, times=1)
     bench.write(DETAILS)
     crawl = bench.crawl(RESUME_MAX_WAIT=60)
