@@ -74,7 +74,7 @@ class ClaimLoop:
         self.prospects = Prospects(self)
         self.policy = _policy(settings, self.spider)
         self.task: Task | None = None
-        self.idle = False
+        self.idle = False  # no store call of ours hangs any more, said by close()
 
     def _make_committer(self) -> Committer:
         settings, session = self.settings, self.session

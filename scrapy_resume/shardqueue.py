@@ -58,16 +58,13 @@ class ShardQueue:
         self._prefix = f"{self._run}queue:".encode()
         self._scripts = {name: self._redis.register_script(_source(name)) for name in _SCRIPTS}
 
-    def take(
-        self, request: str, limit: int, intake: Intake, exclude: Collection[str]
-    ) -> list[Entry]:
+    def take(self, request: str, limit: int, intake: Intake) -> list[Entry]:
         """Up to *limit* waiting shards, the most urgent first. The same *request* again gets the
         same shards; those not settled within HANDOUT are offered again."""
         wish = {
             "lanes": sorted(intake.lanes or LANES.values()),
             "ranges": intake.priorities or _EVERY_PRIORITY,
             "sites": sorted(intake.sites),
-            "exclude": sorted(exclude),
             "look": _LOOK,
         }
         keys = self._keys("queues", "out", f"answer:{self.asker}")
@@ -157,7 +154,7 @@ class ShardQueue:
         trial.begin_fill()
         trial.offer([Waiting(1, "", 0, 0)], filling=True)
         trial.end_fill(1)
-        trial.settle(trial.take("trial", 1, Intake(), ()))
+        trial.settle(trial.take("trial", 1, Intake()))
         trial.share([b"trial"], 1)
         trial.shared(b"0", 1)
         trial.beat(self.asker, 1)

@@ -25,7 +25,7 @@ MUTANTS: tuple[Given, ...] = (
             ("store/itemjudging.py", "if values.get(name) is None:", "if False:"),
             (
                 "itemrows.py",
-                'raise ValueError(f"the key field {missing!r} is missing or None")',
+                "raise _NoKey(missing)",
                 "return key",
             ),
             (
@@ -78,7 +78,7 @@ MUTANTS: tuple[Given, ...] = (
     ),
     (
         "a second unique index is written past",
-        (("store/itemtargets.py", "self.careful = self.plain and ", "self.careful = False and "),),
+        (("store/itemtargets.py", "self.careful = self.is_mysql and ", "self.careful = 0 and "),),
         (f"{KEY}4_a_second_unique_index_catches_no_upsert[mariadb-20]",),
     ),
     (
@@ -162,7 +162,7 @@ MUTANTS: tuple[Given, ...] = (
         (
             (
                 "store/columns.py",
-                'f"CHARACTER SET utf8mb4 COLLATE {_exact_collation(compiler.dialect)}"',
+                'f"CHARACTER SET utf8mb4 COLLATE {exact_collation(compiler.dialect)}"',
                 '"CHARACTER SET latin1"',
             ),
         ),

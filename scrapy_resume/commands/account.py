@@ -142,8 +142,12 @@ class Account:
         for one in first:
             what = one["url"] or one["item_key"] or ""
             place = f"shard {one['shard_no']}, page {one['page']}"
+            if one["shard_no"] is None:
+                place = "of no page"
             column = f" in column {one['column_name']}" if one["column_name"] else ""
-            value = "" if one["value"] is None else f"; its value: {one['value']!r}"
+            column += f" of table {one['item_table']}" if one["item_table"] else ""
+            value = one.get("value")
+            value = "" if value is None else f"; its value: {value!r}"
             error = f"{one['error_class']}{column}: {one['error']}{value}"
             yield f"  {one['kind']} {what} ({place}): {error}"
         if count > len(first):
@@ -156,10 +160,10 @@ class Account:
 
 
 def _progress(shard: dict[str, Any]) -> str:
-    pages, read = f"pages {pages_of(shard)}", f"read up to {shard['cur_page']}"
-    if shard["cur_page"] < shard["first_page"]:
-        read = "nothing read up to now"
-    return f"{pages}, {read}" + (f" and {shard['ahead']}" if shard["ahead"] else "")
+    pages, ahead = f"pages {pages_of(shard)}", shard["ahead"]
+    if shard["cur_page"] >= shard["first_page"]:
+        return f"{pages}, read up to {shard['cur_page']}" + (f" and {ahead}" if ahead else "")
+    return f"{pages}, " + (f"of which {ahead} read" if ahead else "nothing read up to now")
 
 
 def _pages(shard: dict[str, Any]) -> Iterator[str]:

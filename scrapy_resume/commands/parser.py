@@ -82,6 +82,9 @@ def _status(parser: _Parser) -> None:
 
 def _why(parser: _Parser) -> None:
     parser.add_argument("task", metavar="TASK", help="a task's id or name")
+    parser.add_argument(
+        "--values", action="store_true", help="show the values that rows were refused for too"
+    )
     _json(parser)
 
 

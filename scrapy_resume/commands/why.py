@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FIRST = 10  # quarantined records that are listed
 _RECORD = (
     *("kind", "shard_no", "page", "url", "item_key"),
-    *("error_class", "error", "column_name", "value", "attempts"),
+    *("error_class", "error", "item_table", "column_name", "value", "attempts"),
 )
 
 
@@ -31,7 +31,7 @@ def run(settings: Settings, opts: argparse.Namespace) -> int:
     with looked_at(ours) as db:
         task = find_task(db, opts.task)
         assert db is not None
-        facts = gather(db, task.id, ours)
+        facts = gather(db, task.id, ours, values=opts.values)
     if opts.json:
         print_json(facts)
     else:
@@ -39,8 +39,13 @@ def run(settings: Settings, opts: argparse.Namespace) -> int:
     return 0
 
 
-def gather(db: Database, task_id: int, settings: ResumeSettings) -> dict[str, Any]:
-    """The facts, as ``--json`` prints them: plain values, no cursors, no secrets in URLs."""
+def gather(
+    db: Database, task_id: int, settings: ResumeSettings, *, values: bool = False
+) -> dict[str, Any]:
+    """The facts, as ``--json`` prints them: plain values, no cursors, no secrets in URLs.
+
+    What a refused row was to hold may be anybody's name: it is left out unless *values*.
+    """
     facts = status.why(db, task_id)
     obstacles = Obstacles(facts, settings)
     for shard in facts["shards"]:
@@ -49,6 +54,7 @@ def gather(db: Database, task_id: int, settings: ResumeSettings) -> dict[str, An
         shard["obstacle"] = obstacles.of(shard) if waits else None
         shard["claimable"] = waits and shard["obstacle"] is None
     rows = quarantine.find(db, task_id, limit=_FIRST)
-    facts["quarantine"] = [{name: row[name] for name in _RECORD} for row in rows]
+    shown = [name for name in _RECORD if values or name != "value"]
+    facts["quarantine"] = [{name: row[name] for name in shown} for row in rows]
     facts["advice"] = Account(facts, settings).advice()
     return facts

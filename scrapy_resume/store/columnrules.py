@@ -13,8 +13,8 @@ from datetime import date, datetime
 from typing import Any
 
 from scrapy_resume.store import daterules, numberrules, textrules
-from scrapy_resume.store.catalog import ColumnFacts
 from scrapy_resume.store.columntypes import ColumnType, Convert, Note, column_type
+from scrapy_resume.store.tablefacts import ColumnFacts
 from scrapy_resume.store.textrules import is_whole
 
 Rule = Convert  # raises Unfit, which names the column

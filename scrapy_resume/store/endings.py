@@ -9,9 +9,9 @@ from sqlalchemy import select, update
 from sqlalchemy.engine import Connection, Row
 
 from scrapy_resume import faults
+from scrapy_resume.intake import RESUMED
 from scrapy_resume.store.columns import REASON_LENGTH
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.reclaim import RESUMED_LANE
 from scrapy_resume.store.records import Finish, Release
 
 _ERROR_LENGTH = 500
@@ -47,7 +47,7 @@ def _released(row: Row[Any], ending: Release, wish: str, now: datetime) -> dict[
     begun = row.cur_page >= row.first_page or row.ahead
     values: dict[str, Any] = {
         "error_kind": ending.error_kind,
-        "lane": RESUMED_LANE if begun else row.lane,
+        "lane": RESUMED if begun else row.lane,
         "attempt_count": row.attempt_count - (not ending.spend_attempt and row.attempt_count > 0),
     }
     if ending.last_error is not None:

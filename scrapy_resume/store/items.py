@@ -85,7 +85,7 @@ class ItemWriter:
         for again in (True, False):
             target = self._target(conn, name)
             ignored, coerced = target.ignored, target.coerced
-            batch = Batch(conn, self._db, target, rows, now)
+            batch = Batch(conn, target, rows, now)
             try:
                 keys = batch.write(places)
                 break

@@ -28,7 +28,7 @@ from tests.store.worlds import World, item, page
 
 def test_a_chain_does_not_pass_over_a_page_that_an_earlier_group_refused(world: World) -> None:
     """The pages behind it were queued already and come with the next group."""
-    (one,) = world.claim(world.plan(1, ordered_default=True))
+    (one,) = world.claim(world.plan(1, ordered=True))
     world.commit(page(one, 1, cursor='"p2"'))
     refused = world.commit(page(one, 2, _poison(), cursor='"p3"'), hold_records=True)
     assert [number for _, number, _ in refused.held] == [2]
@@ -45,7 +45,7 @@ def test_a_chain_does_not_pass_over_a_page_that_an_earlier_group_refused(world: 
 
 def test_the_last_page_of_a_chain_does_not_end_it_over_a_hole(world: World) -> None:
     """It has no cursor: that it belongs to a chain must be said."""
-    (one,) = world.claim(world.plan(1, ordered_default=True))
+    (one,) = world.claim(world.plan(1, ordered=True))
     world.commit(page(one, 1, cursor='"p2"'))
     last = page(one, 3, ordered=True, ends=True)
     result = world.commit(last, Finish(one.id, one.fencing_token, "done", "no next page"))
@@ -56,7 +56,7 @@ def test_the_last_page_of_a_chain_does_not_end_it_over_a_hole(world: World) -> N
 
 
 def test_a_chain_that_was_held_goes_on_at_the_same_page_and_cursor(world: World) -> None:
-    task = world.plan(1, ordered_default=True)
+    task = world.plan(1, ordered=True)
     (one,) = world.claim(task)
     world.commit(page(one, 1, cursor='"p2"'))
     world.commit(page(one, 3, cursor='"p4"'))

@@ -123,5 +123,5 @@ def test_100_000_shards_of_a_dead_planner_and_of_dead_workers(world: World) -> N
               " instance = 'i', lease_until = '2020-01-01', fencing_token = 1")  # fmt: skip
     begun = time.monotonic()
     first_back = leases.reap(world.db, actor="reaper")
-    assert few.id in [world.shard(one.id).task_id for one in first_back[:]]
+    assert few.id in [world.shard(number).task_id for number in first_back]
     assert len(first_back) == 1000 and time.monotonic() - begun < 30
