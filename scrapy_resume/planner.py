@@ -73,7 +73,10 @@ class Planner:
             if loop.session.store_loose_rows is not None:
                 await loop.session.store_loose_rows()
             await loop.ask(loop.work.finish_plan, task_id, token, plan.count)
-            logger.info("Planned %d shard(s)", plan.count, extra={"action": "planned"})
+            logger.info(
+                "Planned %d shard(s) of run %d of %r", plan.count, loop.task.run_no, loop.task.name,
+                extra={"action": "planned"},
+            )  # fmt: skip
             loop.tell_others()
         except LeaseLost:
             self._lost = True

@@ -19,7 +19,7 @@ SHARD_KEY_LENGTH = 255
 REASON_LENGTH = 500
 
 # Reasons of a pending shard that a claim looks at.
-DIED = "its process died; reclaimed by the next one of the same worker"
+DIED = "its process died; taken back on its machine"
 LAPSED = "its lease ran out"
 
 OPTIONS: dict[str, Any] = {

@@ -54,8 +54,9 @@ def test_val_1_text_that_a_narrow_column_cannot_hold(
         crawl = shelf.crawl()
     finally:
         mariadb.execute("SET GLOBAL sql_mode = %s", mode)
-    (warned,) = [line for line in crawl.said("WARNING") if "narrow" in line]
+    warned, *refused = [line for line in crawl.said("WARNING") if "narrow" in line]
     assert "title" in warned and "utf8mb3" in warned
+    assert len(refused) == 2 and all("title" in line and "refused" in line for line in refused)
     narrow = {key: text for key, text in TEXTS.items() if max(text) <= "\uffff"}
     assert dict(shelf.sql("SELECT `key`, title FROM narrow")) == narrow
     assert sorted(shelf.rejects()) == [

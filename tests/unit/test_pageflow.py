@@ -53,7 +53,8 @@ def test_a_shard_claimed_anew_before_its_loss_was_noticed_lets_go_of_its_pages()
     (earlier,) = flow.shards.values()
     page = cast(Any, SimpleNamespace(token="one"))
     flow.opened(earlier, 1, page)
-    earlier.waiting[1] = held_up = Deferred()
+    held_up: Deferred[None] = Deferred()
+    earlier.waiting[1] = held_up
     flow.hold(BoundedWalk(claimed(last=3), PagePolicy()))
     assert held_up.called
     assert dropped == [page]

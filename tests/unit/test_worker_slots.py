@@ -81,7 +81,8 @@ def test_a_dead_neighbour_of_another_database_is_left_to_that(tmp_path: Path) ->
     assert list(ours.dead_neighbours(lambda worker: False)) == []
     again = WorkerSlot.take(tmp_path)
     assert again.earlier == {other.instance}
-    ours.free(), again.free()
+    ours.free()
+    again.free()
 
 
 def test_a_neighbour_with_damaged_or_missing_files_hides_no_other(tmp_path: Path) -> None:
@@ -94,7 +95,8 @@ def test_a_neighbour_with_damaged_or_missing_files_hides_no_other(tmp_path: Path
     dead.free(clean=False)
     assert list(ours.dead_neighbours()) == [dead.worker]
     assert ours.living_neighbours() == {ours.instance, other.instance}
-    ours.free(), other.free()
+    ours.free()
+    other.free()
 
 
 def _child(home: Path) -> tuple[int, str]:
