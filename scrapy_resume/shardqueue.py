@@ -162,7 +162,7 @@ class ShardQueue:
         trial.lock(f"trial-{self.asker}", 0.001)
         with closing(trial.subscribe()) as subscription:
             trial.wake()
-            subscription.next(TIMEOUT)  # the answer to the subscription
+            subscription.next(TIMEOUT)  # what we told ourselves
         trial.forget()
 
     def eviction_policy(self) -> str | None:
@@ -202,7 +202,12 @@ class Subscription:
         self._client = client
         connect: Callable[..., Any] = client.redis.pubsub
         self._pubsub = connect(ignore_subscribe_messages=True)
-        client.ask(self._pubsub.subscribe, channel)
+        try:
+            client.ask(self._pubsub.subscribe, channel)
+            self.next(TIMEOUT)  # Redis' answer: what is told from then on is heard
+        except Exception:
+            self.close()
+            raise
 
     def next(self, within: float) -> str | None:
         """Who told that there may be work; None if nobody did *within* seconds.

@@ -242,4 +242,6 @@ def _next_try(outlook: Outlook) -> str:
         return f"; the next try is due in {outlook.next_due:.0f} s"
     if outlook.leased_elsewhere:
         return f"; {outlook.leased_elsewhere} shard(s) are worked on elsewhere"
-    return "; the next try is due at the next start" if outlook.pending else ""
+    # What others take, or what waits for its site, is due whenever they want it.
+    ours = outlook.pending - outlook.other - outlook.parked
+    return "; the next try is due at the next start" if ours > 0 else ""
