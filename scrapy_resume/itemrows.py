@@ -17,7 +17,7 @@ from scrapy_resume.itemroutes import ItemRoutes
 from scrapy_resume.itemvalues import BadField, column_values, composed, payload
 from scrapy_resume.refuseditem import RefusedItem
 from scrapy_resume.store.items import ItemTable, Row, default_row
-from scrapy_resume.store.rowerrors import shortened
+from scrapy_resume.store.items.rowerrors import shortened
 
 if TYPE_CHECKING:
     from scrapy_resume.settings import ResumeSettings

@@ -18,8 +18,8 @@ from typing import Any
 from uuid import UUID
 
 from scrapy_resume.itemfields import fields_of
-from scrapy_resume.store.daterules import utc
-from scrapy_resume.store.textrules import encoded
+from scrapy_resume.store.items.daterules import utc
+from scrapy_resume.store.items.textrules import encoded
 
 _AS_THEY_ARE = frozenset(
     {str, int, float, bool, type(None), bytes, Decimal, date, time, timedelta}

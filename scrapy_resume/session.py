@@ -33,10 +33,11 @@ from scrapy_resume.openpage import WaitlessPipeline
 from scrapy_resume.outage import Outage
 from scrapy_resume.refusallog import RefusalLog
 from scrapy_resume.settings import ResumeSettings
-from scrapy_resume.store import checkpoints, iteminspect, migrate
+from scrapy_resume.store import checkpoints, migrate
 from scrapy_resume.store.checkpoints import CommitResult, Record
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.items import ItemWriter
+from scrapy_resume.store.items import inspection as iteminspect
 from scrapy_resume.threads import StoreThread
 from scrapy_resume.troubles import safe_text
 

@@ -2,7 +2,7 @@
 
 Drivers tell deadlocks, lost servers and refused values apart only by number. This is the
 place that knows the numbers, of MySQL, MariaDB and SQLite alike; which words a refused row
-gets is the business of :mod:`~scrapy_resume.store.rowerrors`.
+gets is the business of :mod:`~scrapy_resume.store.items.rowerrors`.
 """
 
 from __future__ import annotations

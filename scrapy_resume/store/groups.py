@@ -16,7 +16,7 @@ from scrapy_resume.store.endings import end
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.fences import Folded, fence
 from scrapy_resume.store.items import ItemWriter, Written
-from scrapy_resume.store.itemtable import Rejection, Row
+from scrapy_resume.store.items.table import Rejection, Row
 from scrapy_resume.store.quarantine import QuarantineRecord
 from scrapy_resume.store.records import CommitResult, PageRecord, Record
 from scrapy_resume.store.refusals import refused, trouble

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from scrapy_resume.page import ErrorKind, Trouble, Where
-from scrapy_resume.store.itemtable import Rejection, Row
+from scrapy_resume.store.items.rowerrors import as_text
+from scrapy_resume.store.items.table import Rejection, Row
 from scrapy_resume.store.quarantine import QuarantineRecord
 from scrapy_resume.store.records import PageRecord
-from scrapy_resume.store.rowerrors import as_text
 
 
 def refused(

@@ -17,7 +17,7 @@ from scrapy_resume.page import ErrorKind
 from scrapy_resume.store import attendance, checkpoints, leases, quarantine, tasks
 from scrapy_resume.store.checkpoints import Finish, PageRecord, Record, Release
 from scrapy_resume.store.items import ItemWriter
-from scrapy_resume.store.itemtable import Row
+from scrapy_resume.store.items.table import Row
 from scrapy_resume.store.leases import ClaimedShard
 from scrapy_resume.store.quarantine import QuarantineRecord
 from scrapy_resume.threads import StoreThread

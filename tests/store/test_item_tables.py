@@ -11,8 +11,8 @@ import pytest
 from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.store import items, migrate
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.findings import CODES, FIXED, Finding
 from scrapy_resume.store.items import ItemTable
+from scrapy_resume.store.items.findings import CODES, FIXED, Finding
 from tests.services import MariaDB
 from tests.store.worlds import World
 

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_resume.store import catalog
-from scrapy_resume.store.columnrules import Unfit, column_rule
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.plaincolumns import glance
-from scrapy_resume.store.tablefacts import ColumnFacts
+from scrapy_resume.store.items import catalog
+from scrapy_resume.store.items.columnrules import Unfit, column_rule
+from scrapy_resume.store.items.plaincolumns import glance
+from scrapy_resume.store.items.tablefacts import ColumnFacts
 from tests.services import MariaDB
 from tests.store.valuetable import EVERYWHERE, MYSQL_ONLY, SQLITE_ONLY, Case, Refused
 

@@ -13,7 +13,7 @@ from scrapy_resume.page import ErrorKind, Shard, Trouble, Where
 from scrapy_resume.store import checkpoints, leases, tasks
 from scrapy_resume.store.checkpoints import CommitResult, PageFailure, PageRecord, Record
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.itemtable import Row, default_row
+from scrapy_resume.store.items.table import Row, default_row
 from scrapy_resume.store.leases import ClaimedShard
 from scrapy_resume.store.tasks import Task
 from scrapy_resume.watermark import Position

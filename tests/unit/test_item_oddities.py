@@ -12,7 +12,7 @@ import pytest
 from scrapy_resume.itemrows import ItemRows
 from scrapy_resume.itemvalues import column_values, json_text
 from scrapy_resume.store.errors import describe
-from scrapy_resume.store.itemtable import ItemTable
+from scrapy_resume.store.items.table import ItemTable
 
 
 def test_two_keys_of_a_dict_that_json_takes_for_one() -> None:

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from sqlalchemy.engine import Connection
 
 from scrapy_resume.exceptions import ConfigurationError
-from scrapy_resume.store import indexfindings, serverfindings, tablefindings
-from scrapy_resume.store.catalog import look
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.findings import Finding, actions
-from scrapy_resume.store.itemtable import ItemTable
+from scrapy_resume.store.items import indexfindings, serverfindings, tablefindings
+from scrapy_resume.store.items.catalog import look
+from scrapy_resume.store.items.findings import Finding, actions
+from scrapy_resume.store.items.table import ItemTable
 
 __all__ = ["Finding", "inspect", "require"]
 

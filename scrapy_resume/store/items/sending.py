@@ -20,11 +20,11 @@ from sqlalchemy.engine import Connection, CursorResult
 
 from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.store.errors import error_kind, is_made_up
-from scrapy_resume.store.itemstatements import Prepared
-from scrapy_resume.store.itemtable import Values
-from scrapy_resume.store.itemtargets import Outdated, Target
-from scrapy_resume.store.rowerrors import is_outdated, may_be_there
-from scrapy_resume.store.upserts import Default
+from scrapy_resume.store.items.rowerrors import is_outdated, may_be_there
+from scrapy_resume.store.items.statements import Prepared
+from scrapy_resume.store.items.table import Values
+from scrapy_resume.store.items.targets import Outdated, Target
+from scrapy_resume.store.items.upserts import Default
 
 _ROWS = 1000  # of one statement at most
 _IN_LIST = 900  # keys; MariaDB joins a longer list as a table of its own

@@ -15,13 +15,13 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from scrapy_resume.store.alikekeys import folded
 from scrapy_resume.store.columns import KEY_LENGTH
-from scrapy_resume.store.itemjudging import Judge
-from scrapy_resume.store.itemsending import Entry, Sender
-from scrapy_resume.store.itemtable import Rejection, Row, Values
-from scrapy_resume.store.itemtargets import Target
-from scrapy_resume.store.rowerrors import explain
+from scrapy_resume.store.items.alikekeys import folded
+from scrapy_resume.store.items.judging import Judge
+from scrapy_resume.store.items.rowerrors import explain
+from scrapy_resume.store.items.sending import Entry, Sender
+from scrapy_resume.store.items.table import Rejection, Row, Values
+from scrapy_resume.store.items.targets import Target
 
 _ESCAPED = 8  # bytes that one character may need in a statement
 

@@ -6,8 +6,8 @@ again, and an upsert that MySQL matches by this id overwrites an unrelated row.
 
 from __future__ import annotations
 
-from scrapy_resume.store.columntypes import column_type
-from scrapy_resume.store.tablefacts import ColumnFacts, TableFacts
+from scrapy_resume.store.items.columntypes import column_type
+from scrapy_resume.store.items.tablefacts import ColumnFacts, TableFacts
 
 _WHOLE = 2**63 - 1  # the last id of 64 bits
 _ROOMY = 2**31 - 1  # that of 32 bits; such ids last for a while

@@ -16,8 +16,8 @@ from sqlalchemy.sql import ClauseElement
 from sqlalchemy.types import NullType
 
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.itemtable import ItemTable, Values
-from scrapy_resume.store.upserts import Rule, change, upsert
+from scrapy_resume.store.items.table import ItemTable, Values
+from scrapy_resume.store.items.upserts import Rule, change, upsert
 
 _KEPT = 1000  # statements
 _BARE = 80  # bytes of a number, which may be as long, and of what stands around a value

@@ -11,10 +11,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scrapy_resume.store import numberrules
-from scrapy_resume.store.columntypes import ColumnType, column_type
-from scrapy_resume.store.tablefacts import ColumnFacts
-from scrapy_resume.store.textrules import is_whole
+from scrapy_resume.store.items import numberrules
+from scrapy_resume.store.items.columntypes import ColumnType, column_type
+from scrapy_resume.store.items.tablefacts import ColumnFacts
+from scrapy_resume.store.items.textrules import is_whole
 
 Glance = Callable[[Sequence[Any]], bool]
 

@@ -11,14 +11,14 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from scrapy_resume.exceptions import ConfigurationError
-from scrapy_resume.store import smallids
-from scrapy_resume.store.catalog import look
-from scrapy_resume.store.columnrules import Unfit, column_rule
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.itemstatements import Statements
-from scrapy_resume.store.itemtable import ItemTable, Values
-from scrapy_resume.store.plaincolumns import Glance, glance
-from scrapy_resume.store.tablefacts import ColumnFacts, TableFacts
+from scrapy_resume.store.items import smallids
+from scrapy_resume.store.items.catalog import look
+from scrapy_resume.store.items.columnrules import Unfit, column_rule
+from scrapy_resume.store.items.plaincolumns import Glance, glance
+from scrapy_resume.store.items.statements import Statements
+from scrapy_resume.store.items.table import ItemTable, Values
+from scrapy_resume.store.items.tablefacts import ColumnFacts, TableFacts
 
 logger = logging.getLogger(__name__)
 

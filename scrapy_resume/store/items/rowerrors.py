@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import exc as sa
 
 from scrapy_resume.store.errors import describe, error_number, is_made_up
-from scrapy_resume.store.tablefacts import TableFacts
+from scrapy_resume.store.items.tablefacts import TableFacts
 
 _SHOWN = 60  # characters of a value
 _SECRET = re.compile(r"(?i)pass|pwd|secret|token|auth|session|credential|cookie")

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 from sqlalchemy.engine import Connection
 
-from scrapy_resume.store import smallids
 from scrapy_resume.store.columns import exact_collation
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.findings import Finding, quoted
-from scrapy_resume.store.itemtable import ItemTable
-from scrapy_resume.store.itemtargets import named
-from scrapy_resume.store.tablefacts import ColumnFacts, TableFacts
+from scrapy_resume.store.items import smallids
+from scrapy_resume.store.items.findings import Finding, quoted
+from scrapy_resume.store.items.table import ItemTable
+from scrapy_resume.store.items.tablefacts import ColumnFacts, TableFacts
+from scrapy_resume.store.items.targets import named
 
 
 def missing_table(conn: Connection, db: Database, declared: ItemTable) -> Finding:

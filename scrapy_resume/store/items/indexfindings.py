@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.findings import Finding, quoted
-from scrapy_resume.store.itemtable import ItemTable
-from scrapy_resume.store.tablefacts import TableFacts, UniqueIndex
+from scrapy_resume.store.items.findings import Finding, quoted
+from scrapy_resume.store.items.table import ItemTable
+from scrapy_resume.store.items.tablefacts import TableFacts, UniqueIndex
 
 
 def of_indexes(db: Database, declared: ItemTable, facts: TableFacts) -> Iterator[Finding]:
