@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import signal
 import time
@@ -77,7 +76,7 @@ def test_a_start_that_was_read_in_part_plans_no_run(
 def test_processes_with_copied_homes_do_not_rob_each_other_of_the_plan_for_ever(
     mariadb_bench: Bench, reference: Reference
 ) -> None:
-    """They have the same worker id, as if each were the next start of the other."""
+    """They may have the same worker id, as if each were the next start of the other."""
     bench = mariadb_bench
     bench.settings = QUICK
     bench.write(NUMBERED)
@@ -87,7 +86,6 @@ def test_processes_with_copied_homes_do_not_rob_each_other_of_the_plan_for_ever(
     crawls = [bench.start(home=home) for home in ("one", "two")]
     for crawl in crawls:
         assert crawl.wait(20).finish_reason == "finished", crawl.tail
-    assert len({re.findall(r"as worker (\w+)", crawl.log)[0] for crawl in crawls}) == 1
     assert sum(crawl.log.count("taken over by another process") for crawl in crawls) <= 1
     bench.assert_complete(reference(NUMBERED))
 
