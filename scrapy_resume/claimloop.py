@@ -8,7 +8,6 @@ soon: shards leased elsewhere or falling due within ``RESUME_MAX_WAIT`` are wait
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -25,6 +24,7 @@ from scrapy_resume.ledger import Ledger
 from scrapy_resume.pageflow import PageFlow
 from scrapy_resume.pageopener import PageOpener
 from scrapy_resume.paging import PagePolicy
+from scrapy_resume.patience import Waits
 from scrapy_resume.planner import Planner
 from scrapy_resume.prospects import Prospects
 from scrapy_resume.queuelink import QueueLink
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-_FIRST_RETRY, _LONGEST_RETRY = 0.5, 5.0  # seconds between two tries of a store call
 
 
 class ClaimLoop:
@@ -179,7 +177,7 @@ class ClaimLoop:
 
     async def ask(self, call: Callable[..., T], *args: Any) -> T:
         """Make a store call on the control thread; an unreachable database is waited for."""
-        deadline, pause = clock.monotonic() + self.settings.store_patience, _FIRST_RETRY
+        deadline, waits = clock.monotonic() + self.settings.store_patience, Waits()
         while True:
             try:
                 answer = await self.control.run(call, *args)
@@ -190,8 +188,7 @@ class ClaimLoop:
             else:
                 self.session.outage.ended("claims")
                 return answer
-            await self.wakeup.wait(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, _LONGEST_RETRY)
+            await self.wakeup.wait(waits.next())
 
     async def conclude(self) -> None:
         """Declare the run over if it is, and have its verdict said."""

@@ -9,7 +9,6 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,13 +57,6 @@ class Rows(scrapy.Spider):
     def parse(self, response):
         yield from rows(response)
 """
-
-
-@pytest.fixture
-def proxy(mariadb: MariaDB) -> Iterator[Proxy]:
-    relay = Proxy(mariadb.port)
-    yield relay
-    relay.close()
 
 
 @pytest.fixture

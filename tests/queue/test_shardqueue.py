@@ -5,14 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 from redis import Redis as Client
+from scrapy.settings import Settings
 
 from scrapy_resume import shardqueue
 from scrapy_resume.exceptions import QueueUnavailable
 from scrapy_resume.intake import Intake, Waiting
+from scrapy_resume.redisclient import RedisClient
+from scrapy_resume.settings import ResumeSettings
 from scrapy_resume.shardqueue import Entry, ShardQueue
+from tests.queue.blackhole import BlackHole
 from tests.services import Redis
 
 ALL = Intake()
@@ -326,3 +331,18 @@ def test_red_6_a_full_redis_says_maxmemory(
             step()
     redis_client.config_set("maxmemory", 0)
     assert len(queue.take("1", 9, ALL)) == 5
+
+
+def test_a_subscription_is_there_once_redis_has_answered_it(
+    server: Redis, database_id: str
+) -> None:
+    relay = BlackHole(server.port)
+    relay.held = b"SUBSCRIBE"
+    settings = ResumeSettings(redis_url=f"redis://127.0.0.1:{relay.port}/0")
+    client = RedisClient.of(settings, Settings())
+    assert client is not None
+    with closing(relay), closing(client):
+        threading.Timer(0.3, relay.let_go.set).start()
+        queue = ShardQueue(client, database_id, 1, "a")
+        with closing(queue.subscribe()):
+            assert relay.let_go.is_set(), "what is told now must be heard"
