@@ -13,6 +13,7 @@ from twisted.internet.defer import Deferred
 
 from scrapy_resume.committer import Committer, GroupLimits, Outcome
 from scrapy_resume.exceptions import RunRefused
+from scrapy_resume.outage import Outage
 from scrapy_resume.page import ErrorKind
 from scrapy_resume.store import attendance, checkpoints, leases, quarantine, tasks
 from scrapy_resume.store.checkpoints import Finish, PageRecord, Record, Release
@@ -172,6 +173,7 @@ def _committed_together(world: World, first: Record, *records: Record) -> list[s
         inc_stat=lambda *_: None,
         on_failure=lambda error: None,
         patience=0,
+        outage=Outage(0),
     )
     committer.positions.update(world.positions)
     outcomes = [committer.submit(record) for record in (first, *records)]
