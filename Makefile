@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.installed
 TESTS ?=
-WORKERS ?= 2
+WORKERS ?= 3
 
 # The tests start "scrapy" and private servers, which Debian keeps in /usr/sbin.
 export PATH := $(CURDIR)/$(BIN):$(PATH):/usr/sbin

@@ -103,7 +103,7 @@ async def frozen(server: Redis, seconds: float) -> dict[str, float]:
         asked = time.monotonic()
         link.beat("i", 15)
         link.wake()
-        await link.take(8, Intake(), ())
+        await link.take(8, Intake())
         await link.alive(["i"])
         answers, slowest = answers + 1, max(slowest, time.monotonic() - asked)
         await asyncio.sleep(0.05)
@@ -131,7 +131,7 @@ def hand_out(server: Redis, task: int, shards: int) -> dict[str, float]:
         client = RedisClient.of(ResumeSettings(redis_url=server.url), Settings())
         assert client is not None
         queue, request = ShardQueue(client, "benchmark", task, str(number)), 0
-        while entries := queue.take(str(request), 100, Intake(), ()):
+        while entries := queue.take(str(request), 100, Intake()):
             queue.settle(entries)
             counts[number] += len(entries)
             request += 1

@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
@@ -25,8 +25,12 @@ from scrapy_resume.commitstats import count_rows
 from scrapy_resume.patience import Patience
 from scrapy_resume.store.checkpoints import CommitResult
 from scrapy_resume.store.items import Row
+from scrapy_resume.store.quarantine import QuarantineRecord
 
 logger = logging.getLogger(__name__)
+
+Loose: TypeAlias = Row | QuarantineRecord
+"""A row, or the record of an item that no row can be made of."""
 
 BATCH_BYTES = 1_000_000
 """A batch goes when its values, as text, are about this long."""
@@ -49,7 +53,7 @@ class Batches:
     def __init__(
         self,
         patience: Patience[CommitResult],
-        store: Callable[[Sequence[Row]], CommitResult],
+        store: Callable[[Sequence[Loose]], CommitResult],
         limits: BatchLimits,
         *,
         inc_stat: Callable[..., None],
@@ -57,17 +61,17 @@ class Batches:
     ) -> None:
         self._patience, self._store, self._limits = patience, store, limits
         self._inc, self._on_failure = inc_stat, on_failure
-        self._gathering: list[Row] = []
+        self._gathering: list[Loose] = []
         self._size = 0
         self._writing = 0  # rows
-        self._queue: deque[tuple[Row, Deferred[None]]] = deque()
+        self._queue: deque[tuple[Loose, Deferred[None]]] = deque()
         self._timer: Any = None
         self._due = self._eager = False
         self._idle: list[Deferred[None]] = []
         self._broken_by: BaseException | None = None
         self._lost = 0
 
-    async def add(self, row: Row) -> None:
+    async def add(self, row: Loose) -> None:
         """Keep *row* for the next batch; waits while there is no room for it."""
         if self._broken_by is not None:
             self._lose(1)
@@ -115,7 +119,7 @@ class Batches:
     def _full(self) -> bool:
         return len(self._gathering) >= self._limits.rows or self._size >= self._limits.size
 
-    def _gather(self, row: Row) -> None:
+    def _gather(self, row: Loose) -> None:
         self._gathering.append(row)
         self._size += size_of(row)
 
@@ -186,8 +190,10 @@ class Batches:
             timer.cancel()
 
 
-def size_of(row: Row) -> int:
+def size_of(row: Loose) -> int:
     """About how long the values of *row* are as text."""
+    if isinstance(row, QuarantineRecord):
+        return len(row.error) + len(row.item_key or "")
     sizes = (
         len(value) if isinstance(value, (str, bytes)) else _OTHER_VALUE
         for value in row.values.values()

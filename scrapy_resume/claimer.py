@@ -8,6 +8,9 @@ each, and gives the rest.
 An empty queue is not polled: after a claim that found too few, the next one comes
 with the next heartbeat, or when there is news (a shard given back, raised, planned).
 Even then :data:`SHORTEST` lies between two such claims.
+
+With ``RESUME_SITE_SHARDS`` no hints are asked for: which sites are full is known to the
+database alone, and most of what Redis offers would be refused.
 """
 
 from __future__ import annotations
@@ -112,10 +115,11 @@ class Claimer:
         return min(free, max(1, self._at_once - self._loop.flow.read_now))
 
     async def _take(self, wanted: int) -> list[ClaimedShard]:
-        loop, link = self._loop, self._loop.link
+        loop = self._loop
         assert loop.task is not None
+        link = None if self._settings.site_shards else loop.link
         alone = not loop.flow.shards
-        hints = [] if link is None else await link.take(wanted, self._settings.intake, ())
+        hints = [] if link is None else await link.take(wanted, self._settings.intake)
         claimed = await loop.ask(loop.work.claim, loop.task.id, wanted, alone, hints)
         if link is not None:
             await link.settle(hints, [shard.id for shard in claimed])

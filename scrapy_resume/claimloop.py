@@ -8,7 +8,6 @@ soon: shards leased elsewhere or falling due within ``RESUME_MAX_WAIT`` are wait
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -26,6 +25,7 @@ from scrapy_resume.ledger import Ledger
 from scrapy_resume.pageflow import PageFlow
 from scrapy_resume.pageopener import PageOpener
 from scrapy_resume.paging import PagePolicy
+from scrapy_resume.patience import Waits
 from scrapy_resume.planner import Planner
 from scrapy_resume.prospects import Prospects
 from scrapy_resume.queuelink import QueueLink
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-_FIRST_RETRY, _LONGEST_RETRY = 0.5, 5.0  # seconds between two tries of a store call
 
 
 class ClaimLoop:
@@ -76,7 +74,7 @@ class ClaimLoop:
         self.policy = _policy(settings, self.spider)
         self.task: Task | None = None
         self._read_again_at: datetime | None = None
-        self.idle = False
+        self.idle = False  # no store call of ours hangs any more, said by close()
 
     def _make_committer(self) -> Committer:
         settings, session = self.settings, self.session
@@ -204,7 +202,7 @@ class ClaimLoop:
 
     async def ask(self, call: Callable[..., T], *args: Any) -> T:
         """Make a store call on the control thread; an unreachable database is waited for."""
-        deadline, pause = clock.monotonic() + self.settings.store_patience, _FIRST_RETRY
+        deadline, waits = clock.monotonic() + self.settings.store_patience, Waits()
         while True:
             try:
                 answer = await self.control.run(call, *args)
@@ -215,8 +213,7 @@ class ClaimLoop:
             else:
                 self.session.outage.ended("claims")
                 return answer
-            await self.wakeup.wait(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, _LONGEST_RETRY)
+            await self.wakeup.wait(waits.next())
 
     async def conclude(self) -> None:
         """Declare the run over if it is, and have its verdict said."""

@@ -69,17 +69,13 @@ class Committer:
         inc_stat: Callable[..., None],
         on_failure: Callable[[BaseException], None],
         patience: float,
-        outage: Outage | None = None,
+        outage: Outage,
     ) -> None:
         self.positions: dict[int, Position] = {}
         self._commit, self._limits = commit, limits
         self._pressing, self._inc, self._on_failure = pressing, inc_stat, on_failure
         self._patience: Patience[CommitResult] = Patience(
-            "commits",
-            thread,
-            Outage(patience) if outage is None else outage,
-            seconds=patience,
-            inc_stat=inc_stat,
+            "commits", thread, outage, seconds=patience, inc_stat=inc_stat
         )
         self._queue: deque[tuple[Record, Deferred[Outcome]]] = deque()
         self._pages = self._items = 0

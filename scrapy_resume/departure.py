@@ -23,6 +23,7 @@ class Departure:
         self._loop = loop
         self._grace: Any = None
         self._going: Any = None
+        self._releasing: Any = None
 
     def begin(self) -> None:
         """The crawl closes: what is not stored within the grace is given to others."""
@@ -49,7 +50,7 @@ class Departure:
         loop.flow.stop()
         if self._grace is not None:
             self._grace.cancel()
-        await loop.flow.release_all()
+        await loop.flow.release_all(loop.session.failure)
         loop.heartbeat.stop()
         loop.reaper.stop()
         clean = False
@@ -70,7 +71,7 @@ class Departure:
                 "Pages in flight did not end within RESUME_GRACE (%g s); they are abandoned and"
                 " their shards released", loop.settings.grace, extra={"action": "grace_over"},
             )  # fmt: skip
-        self._releasing = deferred_from_coro(loop.flow.release_all())
+        self._releasing = deferred_from_coro(loop.flow.release_all(loop.session.failure))
         loop.ledger.abort_downloads()
 
     async def _sign_off(self) -> bool:
@@ -88,6 +89,7 @@ class Departure:
                 if loop.session.verdict is None:
                     await loop.conclude()
                 loop.tell_others()
+            loop.session.outage.closed()
         except ResumeError as error:
             logger.warning(
                 "The end of this process could not be recorded: %s", error,

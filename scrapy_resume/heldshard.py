@@ -135,4 +135,5 @@ def place(rows: tuple[Row, ...], walk: Walk, number: int) -> None:
 
 
 def own_fault(error: Exception) -> Trouble:
+    """An error of the spider's own code."""
     return Trouble(Where.PAGE, ErrorKind.CODE, type(error).__name__, str(error)[:200])

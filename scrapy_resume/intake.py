@@ -10,7 +10,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-LANES = {"fresh": 0, "resumed": 1}
+FRESH, RESUMED = 0, 1
+LANES = {"fresh": FRESH, "resumed": RESUMED}
 """The lanes by name. Fresh work comes first, so catching up never overtakes the day's work."""
 
 _RANGE = re.compile(r"\s*(-?\d{1,9})\s*(?:-\s*(-?\d{1,9}))?\s*")

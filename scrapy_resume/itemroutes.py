@@ -8,7 +8,7 @@ from typing import Any
 from scrapy.utils.misc import load_object
 
 from scrapy_resume.exceptions import ConfigurationError
-from scrapy_resume.store.itemtable import ItemTable, is_table, item_table
+from scrapy_resume.store.items.table import ItemTable, is_table, item_table
 
 _SETTING = "RESUME_ITEM_TABLES"
 _ALLOWED = "an ItemTable, a SQLAlchemy Table, a class mapped to one"

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy_resume.itemfields import fields_of, given
 from scrapy_resume.itemroutes import ItemRoutes
-from scrapy_resume.itemvalues import column_values, composed, payload
+from scrapy_resume.itemvalues import BadField, column_values, composed, payload
+from scrapy_resume.refuseditem import RefusedItem
 from scrapy_resume.store.items import ItemTable, Row, default_row
+from scrapy_resume.store.items.rowerrors import shortened
 
 if TYPE_CHECKING:
     from scrapy_resume.settings import ResumeSettings
@@ -34,6 +36,8 @@ class ItemRows:
         self._make_key = _own_key_maker(spider)
         declared = settings.item_tables if settings is not None else None
         self._routes = ItemRoutes(getattr(spider, "item_table", None), declared)
+        prefix = settings.table_prefix if settings is not None else "resume_"
+        self._default = f"{prefix}item"
         self._compose = settings is not None and settings.normalize_keys
         self._leave_out = settings.leave_out if settings is not None else "unset"
 
@@ -45,10 +49,16 @@ class ItemRows:
     def row(self, item: Any) -> Row:
         """The row of *item*.
 
-        Raises TypeError or ValueError naming the field for a value that cannot be
-        stored, ValueError for a missing key.
+        Raises RefusedItem for a value that cannot be stored and for a missing key,
+        TypeError for what is no item.
         """
         table, fields = self._routes.table(type(item)), self._fields(item)
+        try:
+            return self._row(item, table, fields)
+        except (BadField, _NoKey) as why:
+            raise self._refused(why, table, fields) from None
+
+    def _row(self, item: Any, table: ItemTable | None, fields: Mapping[str, Any]) -> Row:
         if table is not None:
             values = column_values(fields)
             key = self._key_values(table, values)
@@ -58,6 +68,14 @@ class ItemRows:
         text = payload(fields)
         key_text = self._item_key(item, fields)
         return default_row(self._source, _digest(text) if key_text is None else key_text, text)
+
+    def _refused(
+        self, why: BadField, table: ItemTable | None, fields: Mapping[str, Any]
+    ) -> RefusedItem:
+        word = "NoKey" if isinstance(why, _NoKey) else "Unfit"
+        name = self._default if table is None else table.name
+        shown = None if why.field is None else _shown(why.field, fields.get(why.field))
+        return RefusedItem(word, why.reason, table=name, column=why.field, value=shown)
 
     def key_text(self, item: Any) -> str:
         """The key of *item* as text, also of one that cannot be stored.
@@ -81,7 +99,12 @@ class ItemRows:
         key = tuple([values.get(name) for name in table.key])
         if None in key:
             missing = table.key[key.index(None)]
-            raise ValueError(f"the key field {missing!r} is missing or None")
+            raise _NoKey(missing)
+        try:
+            hash(key)
+        except TypeError as error:  # of Decimal's NaNs one has no hash
+            wrong = next(name for name in table.key if not _is_hashable(values[name]))
+            raise BadField(wrong, f"a key field cannot tell rows apart: {error}") from None
         return tuple(map(composed, key)) if self._compose else key
 
     def _item_key(self, item: Any, fields: Mapping[str, Any]) -> str | None:
@@ -99,6 +122,31 @@ class ItemRows:
         return composed(key) if self._compose else key
 
 
+class _NoKey(BadField):
+    """The key lacks *field*."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(field, f"the key field {field!r} is missing or None")
+
+
+def _shown(field: str, value: Any) -> str | None:
+    """*value* for a record; None for what has more in it than its field's name tells of."""
+    if value is None or isinstance(value, (Mapping, list, tuple, set, frozenset)):
+        return None
+    try:
+        return shortened(field, value)
+    except Exception:  # the __str__ of an object may do anything
+        return None
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -113,7 +161,7 @@ def _own_key_maker(spider: Any) -> Any:
 def _key_part(fields: Mapping[str, Any], name: str) -> str:
     value = fields.get(name)
     if value is None:
-        raise ValueError(f"the key field {name!r} is missing or None")
+        raise _NoKey(name)
     if isinstance(value, Enum):
         value = value.value
     return value if isinstance(value, str) else str(value)

@@ -18,13 +18,21 @@ from typing import Any
 from uuid import UUID
 
 from scrapy_resume.itemfields import fields_of
-from scrapy_resume.store.daterules import utc
-from scrapy_resume.store.textrules import encoded
+from scrapy_resume.store.items.daterules import utc
+from scrapy_resume.store.items.textrules import encoded
 
 _AS_THEY_ARE = frozenset(
     {str, int, float, bool, type(None), bytes, Decimal, date, time, timedelta}
 )  # fmt: skip
 _BY_THEIR_TEXT = (Decimal, UUID, PurePath, IPv4Address, IPv6Address)
+
+
+class BadField(ValueError):
+    """The value of *field* cannot be stored; *reason* does not repeat it."""
+
+    def __init__(self, field: str | None, reason: str) -> None:
+        super().__init__(reason if field is None else f"field {field!r}: {reason}")
+        self.field, self.reason = field, reason
 
 
 def json_text(value: Any) -> str:
@@ -53,19 +61,19 @@ def _encode(value: Any) -> str:
 
 
 def payload(fields: Mapping[str, Any]) -> str:
-    """*fields* as JSON text. Raises TypeError or ValueError naming the field at fault."""
+    """*fields* as JSON text. Raises BadField."""
     try:
         return json_text(fields if isinstance(fields, dict) else dict(fields))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
         for name, value in fields.items():
             _named(name, json_text, {name: value})
-        raise
+        raise BadField(None, str(error)) from None
 
 
 def column_values(fields: Mapping[str, Any]) -> dict[str, Any]:
     """*fields* as values for columns: nested ones become JSON text, zoned times UTC.
 
-    Raises TypeError or ValueError naming the field at fault.
+    Raises BadField.
     """
     values = {
         name: value if type(value) in _AS_THEY_ARE else _named(name, _column_value, value)
@@ -75,7 +83,7 @@ def column_values(fields: Mapping[str, Any]) -> dict[str, Any]:
         "".join(values)
     except TypeError:
         wrong = next(name for name in values if not isinstance(name, str))
-        raise TypeError(f"the name of a field is {wrong!r}, which is no text") from None
+        raise BadField(None, f"the name of a field is {wrong!r}, which is no text") from None
     return values
 
 
@@ -90,8 +98,7 @@ def _named(name: str, make: Any, value: Any) -> Any:
     try:
         return make(value)
     except (TypeError, ValueError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"field {name!r}: {error}") from None
+        raise BadField(name, str(error)) from None
 
 
 def _column_value(value: Any) -> Any:
@@ -153,7 +160,7 @@ def _plain_of_arrays(value: Any) -> Any:
     """numpy's and pandas' numbers and arrays; a datetime64 would come out as a bare number."""
     if hasattr(value, "tolist") and "time" not in str(getattr(value, "dtype", "")):
         return value.tolist()
-    raise TypeError(f"{type(value).__name__} values cannot be stored: {str(value)[:50]!r}")
+    raise TypeError(f"{type(value).__name__} values cannot be stored")
 
 
 def _with_text_keys(value: Any) -> Any:

@@ -52,6 +52,7 @@ from scrapy_resume.openpage import (
     current_page,
 )
 from scrapy_resume.page import Where
+from scrapy_resume.refuseditem import RefusedItem
 from scrapy_resume.troubles import trouble_from
 from scrapy_resume.visits import Output, Visit
 
@@ -386,10 +387,10 @@ class Ledger(Arrivals):
             return await process_item(item)
         try:
             output = await (self._direct or process_item)(item)
-        except DropItem:
-            page.items_dropped += 1
-            raise
         except Exception as exc:
+            if isinstance(exc, DropItem) and not isinstance(exc, RefusedItem):
+                page.items_dropped += 1
+                raise
             page.items_failed += 1
             trouble = trouble_from(Where.ITEM, exc, url=place.url)
             page.add_trouble(replace(trouble, item_key=self._listener.item_key(item)))

@@ -14,8 +14,8 @@ logger = logging.getLogger(__name__)
 
 
 class Meeting:
-    """Called when Redis is met. The first time every step is rehearsed, then only a write is
-    tried, since a full Redis still answers what it is asked.
+    """Called when Redis is met. Every step is rehearsed: a Redis that answers may be full, or
+    have forbidden some steps meanwhile, and would be back and away by turns.
 
     Raises QueueUnavailable, or ConfigurationError if Redis refuses us.
     """
@@ -25,9 +25,9 @@ class Meeting:
         self._known = False
 
     def __call__(self) -> None:
-        if self._known:
-            return self._queue.probe()
         self._queue.rehearse()
+        if self._known:
+            return
         policy = self._queue.eviction_policy()
         if policy is None:
             logger.info(

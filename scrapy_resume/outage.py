@@ -39,7 +39,16 @@ class Outage:
         if duty in self._away:
             self._away.discard(duty)
             if not self._away:
-                logger.warning(
-                    "The database is back after %.0f s", clock.monotonic() - self._since,
-                    extra={"action": "store_back"},
-                )  # fmt: skip
+                self._over()
+
+    def closed(self) -> None:
+        """The end of the crawl is on record: no duty is heard of again, and none is needed."""
+        if self._away:
+            self._away.clear()
+            self._over()
+
+    def _over(self) -> None:
+        logger.warning(
+            "The database is back after %.0f s", clock.monotonic() - self._since,
+            extra={"action": "store_back"},
+        )  # fmt: skip

@@ -81,6 +81,9 @@ class Trouble:
     status: int | None = None
     retry_after: float | None = None
     item_key: str | None = None
+    item_table: str | None = None
+    column: str | None = None
+    value: str | None = None
 
 
 class Decision(str, Enum):

@@ -85,8 +85,14 @@ class PageFlow:
     # What the claim loop calls
 
     def hold(self, walk: Walk) -> None:
-        """A shard was claimed."""
+        """A shard was claimed.
+
+        Perhaps one that we held before: it may have been taken from us, and come back,
+        before a heartbeat could tell. Pages of the earlier claim must not keep waiting.
+        """
         shard = HeldShard(walk)
+        if shard.id in self.shards:
+            self.lose([shard.id])
         if not any(one.site == shard.site and one.walk.blocked for one in self.shards.values()):
             self.watch.begin(shard.site)
         self.shards[shard.id] = shard
@@ -172,14 +178,17 @@ class PageFlow:
                 shard.waiting.pop(number).callback(None)
         self._committer.hurry(self._grace)
 
-    async def release_all(self) -> None:
-        """Give every held shard back, once what was submitted is stored."""
+    async def release_all(self, why: str | None = None) -> None:
+        """Give every held shard back, once what was submitted is stored.
+
+        *why* is the error that stopped the crawl, if one did.
+        """
         await self._committer.drained()
         for shard in list(self.shards.values()):
             if not shard.ending:
                 shard.ending = True
                 ids = (shard.id, shard.token)
-                reason = "released: the crawl was stopped"
+                reason = "released: the crawl was stopped" + (f" by: {why}" if why else "")
                 self._submit(shard, Release(*ids, reason, None, None, False, None))
             self._drop_all(shard)
         await self._committer.drained()
@@ -306,6 +315,7 @@ class PageFlow:
             task_id=claimed.task_id, shard_id=claimed.id, shard_no=claimed.shard_no, page=number,
             kind=trouble.where.value, url=trouble.url, item_key=trouble.item_key,
             error_class=trouble.error_class, error=trouble.error, attempts=tries,
+            item_table=trouble.item_table, column_name=trouble.column, value=trouble.value,
         )  # fmt: skip
 
     def act(self, shard: HeldShard, actions: list[Action]) -> None:

@@ -26,6 +26,19 @@ T = TypeVar("T")
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 5.0  # seconds
 
 
+class Waits:
+    """Waits between two tries, in seconds: each twice as long as the last, and partly random."""
+
+    def __init__(self) -> None:
+        self._longest = _FIRST_WAIT
+
+    def next(self) -> float:
+        """How long to wait now."""
+        wait = random.uniform(0.5, 1) * self._longest
+        self._longest = min(2 * self._longest, _LONGEST_WAIT)
+        return wait
+
+
 class Patience(Generic[T]):
     """Makes the store calls of one *duty*, one at a time, and repeats those that fail."""
 
@@ -42,7 +55,7 @@ class Patience(Generic[T]):
         self._seconds, self._inc = seconds, inc_stat
         self._deadline: float | None = None
         self._since: float | None = None
-        self._wait = _FIRST_WAIT
+        self._waits = Waits()
         self._timer: Any = None
         self._again: Callable[[], None] | None = None
 
@@ -53,7 +66,7 @@ class Patience(Generic[T]):
         patience is over.
         """
         done: Deferred[T] = Deferred()
-        self._since, self._wait = None, _FIRST_WAIT
+        self._since, self._waits = None, Waits()
         self._again = lambda: self._attempt(done, func, args)
         self._again()
         return done
@@ -90,8 +103,7 @@ class Patience(Generic[T]):
         self._timer = call_later(self._next_wait(now), self._try_again)
 
     def _next_wait(self, now: float) -> float:
-        wait = random.uniform(0.5, 1) * self._wait
-        self._wait = min(2 * self._wait, _LONGEST_WAIT)
+        wait = self._waits.next()
         return wait if self._deadline is None else min(wait, max(0.0, self._deadline - now))
 
     def _try_again(self) -> None:

@@ -16,7 +16,10 @@ from scrapy_resume.exceptions import ResumeError
 from scrapy_resume.itemrows import ItemRows
 from scrapy_resume.ledger import current_page
 from scrapy_resume.patience import Patience
+from scrapy_resume.refuseditem import RefusedItem
 from scrapy_resume.session import Session
+from scrapy_resume.store.quarantine import QuarantineRecord
+from scrapy_resume.troubles import safe_text
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -62,14 +65,20 @@ class UpsertPipeline:
             session.refuse(error)
 
     async def process_item(self, item: Any) -> Any:
-        """Keep the item's row. Raises for an item that cannot be stored: a failed record."""
+        """Keep the item's row. Raises RefusedItem for one that has none: it is set aside."""
         if self._rows is None:
             return item
         if item is None:
             raise ValueError("a pipeline before this one returned None instead of the item")
         faults.point("page.item")
-        row = self._rows.row(item)
         page = current_page()
+        try:
+            row = self._rows.row(item)
+        except RefusedItem as why:
+            self._session.refusals.tell(why.table, why.column, why.error_class, why.reason)
+            if page is None:  # else the page puts it on record
+                await self._batch().add(_record(why, self._rows, item))
+            raise
         if page is not None:
             page.add_row(row)
         else:
@@ -116,6 +125,18 @@ class UpsertPipeline:
             await self._batches.close()
         if self._session.loop is None:
             await self._session.close()
+
+
+def _record(why: RefusedItem, rows: ItemRows, item: Any) -> QuarantineRecord:
+    """The record of an item of no page."""
+    try:
+        key: str | None = rows.key_text(item)
+    except Exception:
+        key = None
+    return QuarantineRecord(
+        None, None, None, None, "item", None, key, why.error_class, safe_text(why.reason),
+        item_table=why.table, column_name=why.column, value=why.value,
+    )  # fmt: skip
 
 
 def _batches(session: Session) -> Batches:

@@ -27,14 +27,14 @@ class Planner:
 
     def __init__(self, loop: ClaimLoop) -> None:
         self._loop = loop
-        self._start_read = False
+        self._start_read = self._lost = False
 
     async def plan(self, start: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """Return once the run is planned; yields the items that ``start()`` yields."""
         loop = self._loop
         assert loop.task is not None
         while loop.task.planned_at is None and loop.task.finished_at is None:
-            token = await loop.ask(loop.work.claim_planning, loop.task.id)
+            token = await loop.ask(loop.work.claim_planning, loop.task.id, self._lost)
             if token is None:
                 await loop.wakeup.wait(loop.settings.heartbeat)
             elif self._start_read:
@@ -73,9 +73,13 @@ class Planner:
             if loop.session.store_loose_rows is not None:
                 await loop.session.store_loose_rows()
             await loop.ask(loop.work.finish_plan, task_id, token, plan.count)
-            logger.info("Planned %d shard(s)", plan.count, extra={"action": "planned"})
+            logger.info(
+                "Planned %d shard(s) of run %d of %r", plan.count, loop.task.run_no, loop.task.name,
+                extra={"action": "planned"},
+            )  # fmt: skip
             loop.tell_others()
         except LeaseLost:
+            self._lost = True
             logger.warning(
                 "Planning took too long and was taken over by another process, or was cancelled",
                 extra={"action": "planning_lost"},

@@ -8,8 +8,7 @@ in the event loop, and nothing waits for Redis longer than ``redisthread.PATIENC
 from __future__ import annotations
 
 import uuid
-from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from scrapy_resume.settings import ResumeSettings
     from scrapy_resume.shardqueue import Entry, ShardQueue
 
-_UNOFFERED = 20000  # shards that wait to be offered; more are found in the database
 _THEIRS = ("REDIS_URL", "REDIS_HOST", "REDIS_PORT", "REDIS_DB", "REDIS_PARAMS")
 
 
@@ -50,7 +48,6 @@ class QueueLink:
         self._asker = uuid.uuid4().hex
         self._request: str | None = None
         self._out: dict[int, Entry] = {}
-        self._unoffered: deque[Waiting] = deque(maxlen=_UNOFFERED)
         self._sharing: Sharing | None = None
         self._queue: ShardQueue
         self._meeting: Meeting
@@ -105,16 +102,13 @@ class QueueLink:
         self._listener = WakeupListener(self._queue, self._thread.breaker, self._woken, LOOK)
         self._listener.start()
 
-    async def take(self, limit: int, intake: Intake, exclude: Collection[str]) -> list[int]:
+    async def take(self, limit: int, intake: Intake) -> list[int]:
         """Ids of up to *limit* shards that seem to wait, the most urgent first; [] if Redis is
         empty or away. Each has to be confirmed by the database and then settled."""
         if limit <= 0:
             return []
         self._request = request = self._request or uuid.uuid4().hex
-        sites = tuple(exclude)
-        entries = await self._thread.ask(
-            None, lambda: self._queue.take(request, limit, intake, sites)
-        )
+        entries = await self._thread.ask(None, lambda: self._queue.take(request, limit, intake))
         if entries is None:
             return []  # the reply may be lost: the same request is repeated next time
         self._request = None
@@ -146,11 +140,6 @@ class QueueLink:
             self._thread.post(None, lambda: self._queue.end_fill(self._settings.heartbeat))
         self._inc_stat("queue/filled", count)
         return count
-
-    def offer(self, waiting: Iterable[Waiting]) -> None:
-        """These shards wait again: put them into the queue and tell the others."""
-        self._unoffered.extend(waiting)
-        self._thread.post("offer", self._offer)
 
     def wake(self) -> None:
         """Tell the others that there may be work."""
@@ -211,11 +200,6 @@ class QueueLink:
         return lambda: self._queue.offer(batch, filling=True)
 
     # On the threads
-
-    def _offer(self) -> None:
-        waiting = [self._unoffered.popleft() for _ in range(len(self._unoffered))]
-        self._queue.offer(waiting)
-        self._queue.wake()
 
     def _came_back(self) -> None:
         if self._listener is not None:

@@ -26,7 +26,6 @@ from scrapy_resume import clock
 from scrapy_resume.exceptions import SchemaMismatch, StoreUnavailable
 from scrapy_resume.store import attendance, finishing, leases, migrate, wishes, workers
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.leases import Holder
 from scrapy_resume.worker import WorkerSlot
 
 if TYPE_CHECKING:
@@ -71,20 +70,19 @@ def gap_for(lease: float) -> float:
 
 def reap_once(
     db: Database,
-    holders: Collection[Holder],
+    holders: Collection[str],
     *,
     actor: str,
     lease: float,
     alive: Collection[str] = (),
 ) -> int:
-    """Take back the expired leases of *holders*, who were looked at while in contact.
+    """Take back the expired leases of *holders* (instances), looked at while in contact.
 
-    Those in *alive* (instances) keep what expired less than *lease* seconds ago. Returns
-    how many shards may be claimed again.
+    Those of them in *alive* keep what expired less than *lease* seconds ago. Returns how
+    many shards may be claimed again.
     """
-    only = {holder.instance for holder in holders}
     count = 0
-    while came := leases.reap(db, actor=actor, alive=alive, lease=lease, only=only):
+    while came := leases.reap(db, actor=actor, alive=alive, lease=lease, only=holders):
         count += len(came)
     return count
 
@@ -92,7 +90,7 @@ def reap_once(
 def recover(db: Database, slot: WorkerSlot) -> int:
     """Take back what processes that died on this machine held; returns how many shards."""
     count = 0
-    for dead in slot.dead_neighbours():
+    for dead in slot.dead_neighbours(lambda worker: workers.on_record(db, worker)):
         count += len(leases.reclaim_worker(db, worker=dead, instance=slot.instance))
         attendance.ended(db, worker=dead)
     return count
@@ -110,7 +108,7 @@ class Reaper:
 
     def start(self) -> None:
         """Begin the rounds."""
-        self._contact = Contact(gap_for(self._loop.settings.lease))
+        self._contact.lost()
         self._timer = call_later(self._loop.settings.heartbeat, self._tick)
 
     def stop(self) -> None:
@@ -158,7 +156,7 @@ class Reaper:
         if reclaimed or recovered or due or over:
             loop.tell_others()
 
-    async def _reclaim(self, holders: Collection[Holder]) -> int:
+    async def _reclaim(self, holders: Collection[str]) -> int:
         """Take back what *holders* lost; the lock in Redis only saves double work."""
         loop, lease = self._loop, self._loop.settings.lease
         if loop.link is not None and not await loop.link.lock("reap", loop.settings.heartbeat):
@@ -169,11 +167,11 @@ class Reaper:
             alive=alive, lease=lease,
         )  # fmt: skip
 
-    async def _alive(self, holders: Collection[Holder]) -> set[str]:
+    async def _alive(self, holders: Collection[str]) -> set[str]:
         """Which of *holders* give a sign of life; this process does."""
         alive = await self._loop.control.run(self._loop.slot.living_neighbours)
         if self._loop.link is not None:
-            alive |= await self._loop.link.alive([holder.instance for holder in holders])
+            alive |= await self._loop.link.alive(holders)
         return alive
 
     def _say(self, reclaimed: int, recovered: int) -> None:

@@ -8,6 +8,7 @@ until the crawl begins and then ends it with one sentence instead of a traceback
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
@@ -18,6 +19,7 @@ from scrapy.utils.misc import load_object
 from twisted.internet.defer import CancelledError
 
 from scrapy_resume import clock, faults
+from scrapy_resume.batches import Loose
 from scrapy_resume.claimloop import ClaimLoop
 from scrapy_resume.exceptions import (
     ConfigurationError,
@@ -29,12 +31,14 @@ from scrapy_resume.itemrows import ItemRows
 from scrapy_resume.ledger import Ledger
 from scrapy_resume.openpage import WaitlessPipeline
 from scrapy_resume.outage import Outage
+from scrapy_resume.refusallog import RefusalLog
 from scrapy_resume.settings import ResumeSettings
 from scrapy_resume.sitewatch import SiteWatch
-from scrapy_resume.store import checkpoints, iteminspect, migrate
+from scrapy_resume.store import checkpoints, migrate
 from scrapy_resume.store.checkpoints import CommitResult, Record
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.items import ItemWriter, Row
+from scrapy_resume.store.items import ItemWriter
+from scrapy_resume.store.items import inspection as iteminspect
 from scrapy_resume.threads import StoreThread
 from scrapy_resume.troubles import safe_text
 
@@ -69,6 +73,8 @@ class Session:
         self.verdict: str | None = None
         self._prepared = self._ended = self._told = self._failed = False
         self._writer: ItemWriter | None = None
+        self.failure: str | None = None  # what stopped the crawl, once the store failed
+        self.refusals = RefusalLog()
         try:
             self.settings = ResumeSettings.from_settings(crawler.settings)
             if self.settings.enabled:
@@ -221,24 +227,28 @@ class Session:
 
     def commit(self, records: Sequence[Record], positions: dict[int, Position]) -> CommitResult:
         """One group commit. Called on the commit thread."""
-        return checkpoints.commit(
+        result = checkpoints.commit(
             self.database,
             records,
             positions,
             writer=self._item_writer(),
             hold_records=self.settings.on_failed_record == "hold",
         )
+        self.refusals.rows(result.rejected)
+        return result
 
-    def store_rows(self, rows: Sequence[Row]) -> CommitResult:
+    def store_rows(self, rows: Sequence[Loose]) -> CommitResult:
         """Write rows of no page in one transaction.
 
         Rows that the database refuses are quarantined. Called on the commit thread.
         """
         self.prepare_store()
         task = None if self.loop is None else self.loop.task
-        return checkpoints.store_rows(
+        result = checkpoints.store_rows(
             self.database, rows, writer=self._item_writer(), task_id=task.id if task else None
         )
+        self.refusals.rows(result.rejected)
+        return result
 
     def set_verdict(self, verdict: str, reason: str) -> None:
         """Make the verdict known to the finish reason, the stats and the log."""
@@ -250,6 +260,7 @@ class Session:
         """Say why nothing can be stored any more; once, whichever duty noticed it first."""
         if not self._failed:
             self._failed = True
+            self.failure = safe_text(str(error))
             logger.error(
                 "The crawl stops, since nothing can be stored: %s", error,
                 extra={"action": "store_failed"},
@@ -276,11 +287,12 @@ class Session:
         if self.loop is not None:
             await self.loop.close()
         if self.loop is not None and self.loop.task is not None and self.verdict is not None:
-            whole = self.verdict in ("complete", "complete_with_rejects")
+            name, rejects = self.loop.task.name, self.verdict == "complete_with_rejects"
             logger.log(
-                logging.INFO if whole else logging.WARNING, "Run %d of %r is %s: %s",
-                self.loop.task.run_no, self.loop.task.name, self.verdict,
+                logging.INFO if self.verdict == "complete" else logging.WARNING,
+                "Run %d of %r is %s: %s%s", self.loop.task.run_no, name, self.verdict,
                 self.crawler.stats.get_value("resume/verdict_reason"),
+                f"; `scrapy resume why {shlex.quote(name)}` lists them" if rejects else "",
                 extra={"action": "verdict", "finish_reason": reason},
             )  # fmt: skip
         await self.close()
@@ -293,6 +305,7 @@ class Session:
 
     async def close(self) -> None:
         """Close threads and connections, unless a call still hangs; harmless when repeated."""
+        self.refusals.close()
         commits, self._commits = self._commits, None
         idle = commits is None or await commits.stop(self.settings.grace)
         if self.loop is not None:

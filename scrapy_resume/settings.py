@@ -220,7 +220,7 @@ class ResumeSettings:
     )
     site_shards: int = number(
         0,
-        "Shards of one site that all processes of the run together read at once; 0: no limit.",
+        "Shards of one site that all processes of all runs together read at once; 0: no limit.",
         "shards",
         0,
         1000000,

@@ -59,16 +59,13 @@ class ShardQueue:
         self._prefix = f"{self._run}queue:".encode()
         self._scripts = {name: self._redis.register_script(_source(name)) for name in _SCRIPTS}
 
-    def take(
-        self, request: str, limit: int, intake: Intake, exclude: Collection[str]
-    ) -> list[Entry]:
+    def take(self, request: str, limit: int, intake: Intake) -> list[Entry]:
         """Up to *limit* waiting shards, the most urgent first. The same *request* again gets the
         same shards; those not settled within HANDOUT are offered again."""
         wish = {
             "lanes": sorted(intake.lanes or LANES.values()),
             "ranges": intake.priorities or _EVERY_PRIORITY,
             "sites": sorted(intake.sites),
-            "exclude": sorted(exclude),
             "look": _LOOK,
         }
         keys = self._keys("queues", "out", f"answer:{self.asker}")
@@ -161,7 +158,7 @@ class ShardQueue:
         trial.begin_fill()
         trial.offer([Waiting(1, "", 0, 0)], filling=True)
         trial.end_fill(1)
-        trial.settle(trial.take("trial", 1, Intake(), ()))
+        trial.settle(trial.take("trial", 1, Intake()))
         trial.share([b"trial"], 1)
         trial.shared(b"0", 1)
         trial.beat(self.asker, 1)
@@ -169,7 +166,7 @@ class ShardQueue:
         trial.lock(f"trial-{self.asker}", 0.001)
         with closing(trial.subscribe()) as subscription:
             trial.wake()
-            subscription.next(TIMEOUT)  # the answer to the subscription
+            subscription.next(TIMEOUT)  # what we told ourselves
         trial.forget()
 
     def eviction_policy(self) -> str | None:
@@ -209,7 +206,12 @@ class Subscription:
         self._client = client
         connect: Callable[..., Any] = client.redis.pubsub
         self._pubsub = connect(ignore_subscribe_messages=True)
-        client.ask(self._pubsub.subscribe, channel)
+        try:
+            client.ask(self._pubsub.subscribe, channel)
+            self.next(TIMEOUT)  # Redis' answer: what is told from then on is heard
+        except Exception:
+            self.close()
+            raise
 
     def next(self, within: float) -> str | None:
         """Who told that there may be work; None if nobody did *within* seconds.

@@ -15,6 +15,7 @@ from scrapy_resume import clock
 from scrapy_resume.cancellation import Interrupted
 from scrapy_resume.exceptions import NotAPage, SiteBlocked
 from scrapy_resume.page import ErrorKind, Trouble, Where
+from scrapy_resume.refuseditem import RefusedItem
 
 _LONGEST = 200
 _RETRYABLE_STATUSES = frozenset({408, 425, 429})
@@ -38,6 +39,8 @@ def trouble_from(
     where: Where, exc: BaseException, *, url: str | None = None, downloading: bool = False
 ) -> Trouble:
     """Describe *exc*; *downloading* says that it came before the callback."""
+    if isinstance(exc, RefusedItem):
+        return _of_refused(exc, where, url)
     response = exc.response if isinstance(exc, HttpError) else None
     if isinstance(exc, CloseSpider):
         exc, where = Interrupted(f"the crawl was closed: {exc.reason}"), Where.PAGE
@@ -56,6 +59,14 @@ def _rest(exc: BaseException) -> float | None:
     """What the exception says of itself: that of our downloader middleware does."""
     seconds = getattr(exc, "retry_after", None)
     return seconds if isinstance(seconds, (int, float)) else None
+
+
+def _of_refused(exc: RefusedItem, where: Where, url: str | None) -> Trouble:
+    return Trouble(
+        where, ErrorKind.CODE, exc.error_class, safe_text(exc.reason),
+        url=None if url is None else safe_url(url),
+        item_table=exc.table, column=exc.column, value=exc.value,
+    )  # fmt: skip
 
 
 def _words(exc: BaseException, response: Response | None) -> str:

@@ -19,6 +19,7 @@ from scrapy_resume.reaper import recover
 from scrapy_resume.store import (
     attendance,
     leases,
+    meta,
     migrate,
     quarantine,
     status,
@@ -64,6 +65,7 @@ class Work:
         """
         slot, db = self._slot, self._db
         db.require_claims()
+        self._be_unmistakable()
         leases.reclaim_worker(db, worker=slot.worker, instance=slot.instance)
         workers.register(
             db, worker=slot.worker, instance=slot.instance, host=slot.host, pid=slot.pid,
@@ -76,6 +78,22 @@ class Work:
         self._attend(task)
         leases.raise_code_holds(db, task.id)
         return task
+
+    def _be_unmistakable(self) -> None:
+        """Give up an identity that another process has: its shards must not count as those of
+        our earlier instance, which is dead."""
+        slot, known = self._slot, {*self._slot.earlier, self._slot.instance}
+        others = workers.namesakes(
+            self._db, worker=slot.worker, known=known, within=self._settings.lease
+        )
+        if others:
+            host, pid = others[0]
+            logger.warning(
+                "RESUME_HOME is a copy of one in use: pid %d on %s works under the id that this"
+                " home holds, %s; this process takes another one", pid, host, slot.worker[:8],
+                extra={"action": "copied_home"},
+            )  # fmt: skip
+            slot.begin_anew()
 
     def _open_run(self) -> Task:
         spider, slot = self._spider, self._slot
@@ -109,17 +127,17 @@ class Work:
 
     def database_id(self) -> str:
         """What tells this database from others, in Redis."""
-        return migrate.database_id(self._db)
+        return meta.database_id(self._db)
 
     def reload(self, task_id: int) -> Task:
         """The run as it is now."""
         return tasks.find_tasks(self._db, task_id)[0]
 
-    def claim_planning(self, task_id: int) -> int | None:
-        """The planning token, or None while someone else plans."""
+    def claim_planning(self, task_id: int, again: bool = False) -> int | None:
+        """The planning token, or None while someone else plans; *again* after it was lost."""
         slot, lease = self._slot, self._settings.lease
         return tasks.claim_planning(
-            self._db, task_id, worker=slot.worker, instance=slot.instance, lease=lease
+            self._db, task_id, worker=slot.worker, instance=slot.instance, lease=lease, again=again
         )
 
     def clear_plan(self, task_id: int, token: int) -> bool:
@@ -230,4 +248,6 @@ def _next_try(outlook: Outlook) -> str:
         return f"; the next try is due in {outlook.next_due:.0f} s"
     if outlook.leased_elsewhere:
         return f"; {outlook.leased_elsewhere} shard(s) are worked on elsewhere"
-    return "; the next try is due at the next start" if outlook.pending else ""
+    # What others take, or what waits for its site, is due whenever they want it.
+    ours = outlook.pending - outlook.other - outlook.parked
+    return "; the next try is due at the next start" if ours > 0 else ""

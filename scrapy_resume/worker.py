@@ -11,10 +11,11 @@ is frozen still holds it.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -35,10 +36,14 @@ else:
 
 
 _MAX_SLOTS = 1024
+_IDENTITY = re.compile(r"[0-9a-f]{32}")
 
 
 class WorkerSlot:
-    """A held slot: *worker* stays the same over restarts, *instance* is this start's."""
+    """A held slot: *worker* stays the same over restarts, *instance* is this start's.
+
+    *earlier* is the instance that left the slot without ending in order, if one did.
+    """
 
     def __init__(self, directory: Path, lock: IO[bytes]) -> None:
         self.directory = directory
@@ -47,7 +52,9 @@ class WorkerSlot:
         self.host = socket.gethostname()[:190]
         self.pid = os.getpid()
         self._lock = lock
-        (directory / "instance").write_text(self.instance)
+        left = directory / "instance"
+        self.earlier = _written(left) if left.exists() else set()
+        left.write_text(self.instance)
 
     @classmethod
     def take(cls, home: Path) -> WorkerSlot:
@@ -70,26 +77,34 @@ class WorkerSlot:
             ) from error
         raise ConfigurationError(f"RESUME_HOME {str(home)!r} has all {_MAX_SLOTS} slots in use")
 
-    def dead_neighbours(self) -> Iterator[str]:
-        """The workers of this home's other slots whose processes died.
+    def begin_anew(self) -> None:
+        """Take a new identity: this home is a copy of another one that is in use."""
+        (self.directory / "worker").unlink(missing_ok=True)
+        self.worker = _identity(self.directory / "worker")
+
+    def dead_neighbours(self, known: Callable[[str], bool] = bool) -> Iterator[str]:
+        """The workers of this home's other slots whose processes died, those that are *known*:
+        others worked with another database, whose processes take back what they held.
 
         Each slot stays locked while its worker is handed out, so that it is still dead
         when the caller is done with it; then it counts as ended, once and for all. So of
         several processes that look at the same moment one recovers it.
         """
         for directory in self._neighbours():
-            with (directory / "lock").open("ab") as lock:
+            with suppress(OSError), (directory / "lock").open("ab") as lock:
                 if _try_lock(lock) and (directory / "instance").exists():
-                    yield _identity(directory / "worker")
-                    (directory / "instance").unlink(missing_ok=True)
+                    worker = _identity(directory / "worker")
+                    if known(worker):
+                        yield worker
+                        (directory / "instance").unlink(missing_ok=True)
 
     def living_neighbours(self) -> set[str]:
         """The instances that hold a slot of this home, this one included; some may be frozen."""
         living = {self.instance}
         for directory in self._neighbours():
-            with (directory / "lock").open("ab") as lock, suppress(FileNotFoundError):
+            with suppress(OSError), (directory / "lock").open("ab") as lock:
                 if not _try_lock(lock):
-                    living.add((directory / "instance").read_text())
+                    living |= _written(directory / "instance")
         return living
 
     def _neighbours(self) -> Iterator[Path]:
@@ -110,14 +125,20 @@ class WorkerSlot:
 
 
 def _identity(path: Path) -> str:
-    known = path.read_text().strip() if path.exists() else ""
-    if len(known) == 32:
+    """What *path* holds; a new one if that is no identity, as after a loss of power."""
+    for known in _written(path) if path.exists() else ():
         return known
     fresh = uuid.uuid4().hex
     part = path.with_suffix(".part")
     part.write_text(fresh)
     part.replace(path)
     return fresh
+
+
+def _written(path: Path) -> set[str]:
+    """The identity that a file holds, if it holds one."""
+    text = path.read_text(errors="replace").strip()
+    return {text} if _IDENTITY.fullmatch(text) else set()
 
 
 def _try_lock(lock: IO[bytes]) -> bool:

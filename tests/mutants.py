@@ -185,11 +185,10 @@ MUTANTS = (
         (
             (
                 "queuelink.py",
-                "        entries = await self._thread.ask(\n"
-                "            None, lambda: self._queue.take(request, limit, intake, sites)\n"
-                "        )\n",
+                "        entries = await self._thread.ask("
+                "None, lambda: self._queue.take(request, limit, intake))\n",
                 "        try:\n"
-                "            entries = self._queue.take(request, limit, intake, sites)\n"
+                "            entries = self._queue.take(request, limit, intake)\n"
                 "        except Exception as error:\n"
                 "            entries = self._thread.breaker.fail(error) and None or None\n",
             ),
@@ -393,6 +392,21 @@ MUTANTS = (
         "a retry is a duplicate of what another worker committed",
         (("duplicates.py", "return page.page.attempt == 1 and", "return"),),
         ("../queue/test_sharing.py::test_red_11_what_another_worker_committed_is_a_duplicate",),
+    ),
+    Mutant(
+        "a shard that is ours on record, but not with us, is left to itself",
+        (("work.py", "if found.running and leases", "if False and leases"),),
+        ("test_fleet_attacked.py::test_a_claim_that_was_stored_unseen_is_given_back",),
+    ),
+    Mutant(
+        "the rest of a start() passes for the whole of it",
+        (("planner.py", "elif self._start_read:", "elif False:"),),
+        ("test_fleet_attacked.py::test_a_start_that_was_read_in_part_plans_no_run",),
+    ),
+    Mutant(
+        "an earlier claim's pages wait when its shard is claimed anew",
+        (("pageflow.py", "if shard.id in self.shards:", "if False:"),),
+        ("../unit/test_pageflow.py",),
     ),
 )
 MUTANTS += tuple(

@@ -16,25 +16,25 @@ KEY, VAL, ITEMS = "test_key.py::test_key_", "test_val.py::test_val_", "test_val_
 MUTANTS: tuple[Given, ...] = (
     (
         "a key column that may be NULL is not looked at",
-        (("store/findings.py", '"nullable_key": "refuse"', '"nullable_key": "ignore"'),),
+        (("store/items/findings.py", '"nullable_key": "refuse"', '"nullable_key": "ignore"'),),
         (f"{KEY}1_none_in_a_unique_column[mariadb]",),
     ),
     (
         "a row without its key is sent",
         (
-            ("store/itemjudging.py", "if values.get(name) is None:", "if False:"),
+            ("store/items/judging.py", "if values.get(name) is None:", "if False:"),
             (
                 "itemrows.py",
-                'raise ValueError(f"the key field {missing!r} is missing or None")',
+                "raise _NoKey(missing)",
                 "return key",
             ),
             (
-                "store/itemjudging.py",
+                "store/items/judging.py",
                 "if None in column and name in target.declared.key:",
                 "if False:",
             ),
             (
-                "store/columnrules.py",
+                "store/items/columnrules.py",
                 "            if nullable:\n                return None\n",
                 "            return None\n",
             ),
@@ -54,7 +54,7 @@ MUTANTS: tuple[Given, ...] = (
     ),
     (
         "a loose collation is not found",
-        (('store/tablefindings.py', 'exact = "bin" in', 'exact = "" in'),),
+        (('store/items/tablefindings.py', 'exact = "bin" in', 'exact = "" in'),),
         (
             f"{KEY}2_a_table_of_the_users_own[sqlite-False]",
             f"{KEY}2_a_table_of_the_users_own[mariadb-False]",
@@ -78,14 +78,14 @@ MUTANTS: tuple[Given, ...] = (
     ),
     (
         "a second unique index is written past",
-        (("store/itemtargets.py", "self.careful = self.plain and ", "self.careful = False and "),),
+        (("store/items/targets.py", "self.careful = self.is_mysql and ", "self.careful = 0 and "),),
         (f"{KEY}4_a_second_unique_index_catches_no_upsert[mariadb-20]",),
     ),
     (
         "the first of equal keys wins",
         (
             (
-                "store/itembatch.py",
+                "store/items/batch.py",
                 "self._target.meet(before.values, after.values)",
                 "self._target.meet(after.values, before.values)",
             ),
@@ -96,7 +96,7 @@ MUTANTS: tuple[Given, ...] = (
         "the first item decides the columns",
         (
             (
-                "store/itemsending.py",
+                "store/items/sending.py",
                 "        if len(groups) < 2:\n            return self._upsert(entries)\n",
                 "        first = next(iter(groups))\n"
                 "        return self._upsert([\n"
@@ -122,7 +122,7 @@ MUTANTS: tuple[Given, ...] = (
         "text is cut to its column",
         (
             (
-                "store/textrules.py",
+                "store/items/textrules.py",
                 "            if not in_bytes and len(kept) > size:\n"
                 "                raise ValueError("
                 'f"it has {len(kept)} characters, the column takes {size}")\n',
@@ -138,23 +138,23 @@ MUTANTS: tuple[Given, ...] = (
         "neither the rules nor the session are strict",
         (
             (
-                "store/textrules.py",
+                "store/items/textrules.py",
                 "            if not in_bytes and len(kept) > size:\n",
                 "            if False:\n",
             ),
             (
-                "store/columnrules.py",
+                "store/items/columnrules.py",
                 "if len(value) <= size and value[-1:] != padded:",
                 "if value[-1:] != padded:",
             ),
-            ("store/plaincolumns.py", " or max(map(len, values)) > size", ""),
+            ("store/items/plaincolumns.py", " or max(map(len, values)) > size", ""),
             ("store/connections.py", "sql_mode='{_STRICT}'", "sql_mode=''"),
         ),
         (f"{KEY}8_keys_are_not_cut_to_the_column_length[mariadb]",),
     ),
     (
         "an index on the beginning of a key will do",
-        (("store/findings.py", '"prefix_index": "refuse"', '"prefix_index": "ignore"'),),
+        (("store/items/findings.py", '"prefix_index": "refuse"', '"prefix_index": "ignore"'),),
         (f"{KEY}8_an_index_on_the_beginning_of_a_key",),
     ),
     (
@@ -162,7 +162,7 @@ MUTANTS: tuple[Given, ...] = (
         (
             (
                 "store/columns.py",
-                'f"CHARACTER SET utf8mb4 COLLATE {_exact_collation(compiler.dialect)}"',
+                'f"CHARACTER SET utf8mb4 COLLATE {exact_collation(compiler.dialect)}"',
                 '"CHARACTER SET latin1"',
             ),
         ),
@@ -171,7 +171,7 @@ MUTANTS: tuple[Given, ...] = (
     (
         "a narrow column is asked for what it cannot hold",
         (
-            ("store/textrules.py", "if _BEYOND_BMP.search(value):", "if False:"),
+            ("store/items/textrules.py", "if _BEYOND_BMP.search(value):", "if False:"),
             ("store/connections.py", "sql_mode='{_STRICT}'", "sql_mode=''"),
         ),
         (f"{VAL}1_text_that_a_narrow_column_cannot_hold",),
@@ -180,7 +180,7 @@ MUTANTS: tuple[Given, ...] = (
         "NaN is a number",
         (
             (
-                "store/columnrules.py",
+                "store/items/columnrules.py",
                 '"float": _float,',
                 '"float": lambda f, t, d, n: _careful(f, lambda value: value),',
             ),
@@ -191,7 +191,7 @@ MUTANTS: tuple[Given, ...] = (
         "one bad row spoils its statement",
         (
             (
-                "store/itemsending.py",
+                "store/items/sending.py",
                 "        if len(part) == 1:\n"
                 "            self._refused.append((part[0], error))\n            return\n",
                 "        self._refused += [(entry, error) for entry in part]\n        return\n",
@@ -216,7 +216,7 @@ MUTANTS: tuple[Given, ...] = (
         "dates are taken as they come",
         (
             (
-                "store/columnrules.py",
+                "store/items/columnrules.py",
                 '"date": _date,',
                 '"date": lambda f, t, d, n: _careful(f, lambda value: value),',
             ),
@@ -245,14 +245,14 @@ MUTANTS: tuple[Given, ...] = (
     (
         "a field without a column is dropped in silence",
         (
-            ("store/itemjudging.py", 'if shape.unknown and rule == "stop":', "if False:"),
-            ("store/itemjudging.py", "            target.ignore(field)\n", "            pass\n"),
+            ("store/items/judging.py", 'if shape.unknown and rule == "stop":', "if False:"),
+            ("store/items/judging.py", "            target.ignore(field)\n", "            pass\n"),
         ),
         (f"{ITEMS}7_a_field_the_table_does_not_have[sqlite-rating-4]",),
     ),
     (
         "a table is looked at only once",
-        (("store/itemsending.py", "                raise Outdated from exc\n",
+        (("store/items/sending.py", "                raise Outdated from exc\n",
           "                raise\n"),),
         (f"{ITEMS}7_a_table_that_is_altered_during_the_run[mariadb]",),
     ),
@@ -260,7 +260,7 @@ MUTANTS: tuple[Given, ...] = (
         "names are not quoted",
         (
             (
-                "store/itemstatements.py",
+                "store/items/statements.py",
                 "Column(spelt(name), NullType(), key=name)",
                 "Column(spelt(name), NullType(), key=name, quote=False)",
             ),

@@ -146,10 +146,12 @@ class Account:
         for one in first:
             what = one["url"] or one["item_key"] or ""
             place = f"shard {one['shard_no']}, page {one['page']}"
-            if one["page"] is None:
+            if one["shard_no"] is None:
                 place = "of no page"
             column = f" in column {one['column_name']}" if one["column_name"] else ""
-            value = "" if one["value"] is None else f"; its value: {one['value']!r}"
+            column += f" of table {one['item_table']}" if one["item_table"] else ""
+            value = one.get("value")
+            value = "" if value is None else f"; its value: {value!r}"
             error = f"{one['error_class']}{column}: {one['error']}{value}"
             yield f"  record {one['id']}: {one['kind']} {what} ({place}): {error}"
         if count > len(first):

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from scrapy_resume.store.items import ItemTable
 
 
+_MOST = 3  # spiders that are named of a table
+
+
 def run(settings: Settings, opts: argparse.Namespace) -> int:
     """Upgrade or check; a check that finds something has the exit code 1."""
     ours = resume_settings(settings)
@@ -61,13 +64,14 @@ def _check(settings: Settings, ours: ResumeSettings) -> dict[str, Any]:
     if is_missing_file(ours):
         problems = [f"{shown} does not exist yet; `scrapy resume db upgrade` or a crawl makes it"]
     else:
-        tables, problems = _item_tables(settings, ours)
+        users, tables, problems = _item_tables(settings, ours)
         with opened(ours) as db:
             schema = migrate.installed_version(db)
             findings = items.inspect(db, tables, ours.item_checks)
-            problems = [*migrate.check(db), *problems, *(str(f) for f in findings if f.refuse)]
-            warnings = [str(finding) for finding in findings if not finding.refuse]
-            details = [asdict(finding) for finding in findings]
+            said = {finding: f"{finding}{_of(users, finding.table)}" for finding in findings}
+            problems = [*migrate.check(db), *problems, *(said[f] for f in findings if f.refuse)]
+            warnings = [said[finding] for finding in findings if not finding.refuse]
+            details = [asdict(one) | {"declared_by": users.get(one.table, [])} for one in findings]
     return {
         "database": shown,
         "schema": schema,
@@ -78,22 +82,35 @@ def _check(settings: Settings, ours: ResumeSettings) -> dict[str, Any]:
     }
 
 
-def _item_tables(settings: Settings, ours: ResumeSettings) -> tuple[list[ItemTable], list[str]]:
-    """The users' tables that the project's spiders declare, and what is wrong with that."""
-    if not inside_project():
-        return [], []
+def _item_tables(
+    settings: Settings, ours: ResumeSettings
+) -> tuple[dict[str, list[str]], list[ItemTable], list[str]]:
+    """Which spiders declare which tables, these tables, and what is wrong with that."""
+    users: dict[str, list[str]] = {}
     tables: list[ItemTable] = []
     problems: list[str] = []
+    if not inside_project():
+        return users, tables, problems
     try:
         loader = get_spider_loader(settings)
         for name in loader.list():
             try:
-                tables += ItemRows(loader.load(name), ours).tables
+                for table in ItemRows(loader.load(name), ours).tables:
+                    tables += [] if table in tables else [table]
+                    users.setdefault(table.name, []).append(name)
             except ConfigurationError as error:
                 problems.append(f"spider {name}: {error}")
     except Exception as error:  # a spider's module may raise anything
-        return [], [f"the spiders cannot be loaded: {type(error).__name__}: {error}"]
-    return [table for at, table in enumerate(tables) if table not in tables[:at]], problems
+        return {}, [], [f"the spiders cannot be loaded: {type(error).__name__}: {error}"]
+    return {table: sorted(names) for table, names in users.items()}, tables, problems
+
+
+def _of(users: dict[str, list[str]], table: str) -> str:
+    """Whose items go to *table*, as the end of a finding."""
+    names = users.get(table, [])
+    rest = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    what = "spider" if len(names) == 1 else "spiders"
+    return f" [{what} {', '.join(names[:_MOST])}{rest}]" if names else ""
 
 
 def _lines(found: dict[str, Any]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +26,7 @@ class Obstacles:
         self._planned = facts["status"] != "planning"
         self._sites = {site["site"]: site for site in facts["health"]}
         self._settings = settings
-        shards = facts["shards"]
-        self._running = Counter(one["site"] for one in shards if one["status"] == "running")
+        self._busy: dict[str, int] = facts["site_shards"]
 
     def of(self, shard: dict[str, Any]) -> str | None:
         """What keeps the pending *shard* from being claimed by anyone; None if nothing does."""
@@ -58,8 +56,9 @@ class Obstacles:
         if site is not None and is_held(site, self._now):
             when = "" if site["until"] is None else f" until {moment(site['until'])}"
             return f"its site is {site['state']}{when}: {site['reason']}"
-        if cap and self._running[name] >= cap:
-            return f"{self._running[name]} shards of its site are read, RESUME_SITE_SHARDS is {cap}"
+        running = self._busy.get(name, 0)
+        if cap and running >= cap:
+            return f"{running} shards of its site are read, RESUME_SITE_SHARDS is {cap}"
         return None
 
 

@@ -69,6 +69,9 @@ def _status(parser: Parser) -> None:
 
 def _why(parser: Parser) -> None:
     parser.add_argument("task", metavar="TASK", help="a task's id or name")
+    parser.add_argument(
+        "--values", action="store_true", help="show the values that rows were refused for too"
+    )
     as_json(parser)
 
 

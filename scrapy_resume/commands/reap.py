@@ -78,8 +78,10 @@ def _recover(db: Database, settings: ResumeSettings) -> int:
     slot = WorkerSlot.take(settings.home)
     clean = False
     try:
-        mine = leases.reclaim_worker(db, worker=slot.worker, instance=slot.instance)
-        attendance.ended(db, worker=slot.worker)
+        mine: list[int] = []
+        if slot.earlier:  # else nobody died here, and a copy of this home may be in use
+            mine = leases.reclaim_worker(db, worker=slot.worker, instance=slot.instance)
+            attendance.ended(db, worker=slot.worker)
         clean = True
         return len(mine) + recover(db, slot)
     finally:
@@ -98,8 +100,7 @@ def _reclaim(db: Database, settings: ResumeSettings, say: Callable[[str], None])
     while contact.heard() < settings.lease:
         time.sleep(min(settings.heartbeat, settings.lease / 10))
         leases.expired_holders(db)
-    silent = {holder.instance for holder in holders}
-    still = [one for one in leases.expired_holders(db) if one.instance in silent]
+    still = holders & leases.expired_holders(db)
     who = f"scrapy resume reap by {actor()}"
     return reap_once(db, still, actor=who, lease=settings.lease) if still else 0
 

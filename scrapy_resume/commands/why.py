@@ -24,7 +24,7 @@ _LATEST = 5  # acts that are told
 _BY_THEMSELVES = ("reclaim", "supersede")  # what workers and reapers do
 _RECORD = (
     *("id", "kind", "shard_no", "page", "url", "item_key"),
-    *("error_class", "error", "column_name", "value", "attempts"),
+    *("error_class", "error", "item_table", "column_name", "value", "attempts"),
 )
 
 
@@ -34,7 +34,7 @@ def run(settings: Settings, opts: argparse.Namespace) -> int:
     with looked_at(ours) as db:
         task = find_task(db, opts.task)
         assert db is not None
-        facts = gather(db, task.id, ours)
+        facts = gather(db, task.id, ours, values=opts.values)
     if opts.json:
         print_json(facts)
     else:
@@ -42,8 +42,13 @@ def run(settings: Settings, opts: argparse.Namespace) -> int:
     return 0
 
 
-def gather(db: Database, task_id: int, settings: ResumeSettings) -> dict[str, Any]:
-    """The facts, as ``--json`` prints them: plain values, no cursors, no secrets in URLs."""
+def gather(
+    db: Database, task_id: int, settings: ResumeSettings, *, values: bool = False
+) -> dict[str, Any]:
+    """The facts, as ``--json`` prints them: plain values, no cursors, no secrets in URLs.
+
+    What a refused row was to hold may be anybody's name: it is left out unless *values*.
+    """
     facts = status.why(db, task_id)
     obstacles, mends = Obstacles(facts, settings), Mends(facts)
     for shard in facts["shards"]:
@@ -53,7 +58,8 @@ def gather(db: Database, task_id: int, settings: ResumeSettings) -> dict[str, An
         shard["claimable"] = waits and shard["obstacle"] is None
         shard["missing"], shard["mend"] = missing(shard), mends.of(shard)
     rows = quarantine.find(db, task_id, resolved=False, limit=_FIRST)
-    facts["quarantine"] = [{name: row[name] for name in _RECORD} for row in rows]
+    shown = [name for name in _RECORD if values or name != "value"]
+    facts["quarantine"] = [{name: row[name] for name in shown} for row in rows]
     facts["acts"] = _acts(db, task_id)
     facts["advice"] = Account(facts, settings).advice()
     return facts

@@ -6,7 +6,7 @@
 -- <queue prefix><lane>:<site>  zset  ids (16 digits) scored by priority
 --
 -- ARGV: request, how many, ms until they come back, ms of idleness after which all expires,
---       queue prefix, JSON of {lanes, ranges, sites, exclude, look}
+--       queue prefix, JSON of {lanes, ranges, sites, look}
 -- Returns entries as in KEYS[2]. The same request again gets the same answer, since a reply
 -- may have been lost. What was handed out and not settled in time comes back first.
 
@@ -29,8 +29,6 @@ for _, entry in ipairs(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT'
 end
 
 local wish = cjson.decode(ARGV[6])
-local exclude = {}
-for _, site in ipairs(wish.exclude) do exclude[site] = true end
 local names
 if #wish.sites > 0 then
   names = {}
@@ -45,8 +43,8 @@ end
 local by_lane = {}
 for _, lane in ipairs(wish.lanes) do by_lane[tostring(lane)] = {} end
 for _, queue in ipairs(names) do
-  local lane, site = queue:match('^(%d+):(.*)$')
-  if by_lane[lane] and not exclude[site] then table.insert(by_lane[lane], queue) end
+  local lane = queue:match('^%d+')
+  if by_lane[lane] then table.insert(by_lane[lane], queue) end
 end
 
 -- The best priority of a queue that is at least *floor* and in one of the ranges.

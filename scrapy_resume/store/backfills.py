@@ -9,12 +9,12 @@ from sqlalchemy import insert, select
 from sqlalchemy.engine import Connection, Row
 
 from scrapy_resume.exceptions import ActRefused
+from scrapy_resume.intake import RESUMED
 from scrapy_resume.page import Shard
 from scrapy_resume.store.acting import Act, named
 from scrapy_resume.store.actresults import ActResult
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.planrows import plan_rows
-from scrapy_resume.store.reclaim import RESUMED_LANE
 from scrapy_resume.store.rereads import PutBack, highest_known
 from scrapy_resume.store.runs import Task
 from scrapy_resume.watermark import PageRanges
@@ -95,10 +95,10 @@ def _add(act: Act, conn: Connection, run: Task, rows: Sequence[Row[Any]], left: 
         for at, (low, high) in enumerate(left.ranges)
     ]
     changed = {
-        "status": status, "due": int(status == "pending"), "lane": RESUMED_LANE,
+        "status": status, "due": int(status == "pending"), "lane": RESUMED,
         "reason": act.text[:500], "created_at": act.now, "updated_at": act.now,
     }  # fmt: skip
-    planned = plan_rows(new, run.id, rows[0].site, False, rows[0].max_attempts, number)
+    planned = plan_rows(new, run.id, rows[0].site, rows[0].max_attempts, number)
     conn.execute(insert(shard), [row | changed for row in planned])
     act.record_all(conn, [
         act.operation(run.id, "no shard", f"{status}, pages {low}-{high}", number + at)

@@ -43,13 +43,12 @@ _LOWEST, _HIGHEST = -(1 << 31), (1 << 31) - 1
 @dataclass(frozen=True, slots=True)
 class Want:
     """What a claim asks for: *limit* shards that *intake* takes, *hints* (ids) first, at most
-    *site_cap* running at a site, none of the sites in *exclude*; a suspect only if *alone*."""
+    *site_cap* running at a site; a suspect only if *alone*."""
 
     limit: int
     intake: Intake
     site_cap: int
     hints: Sequence[int]
-    exclude: frozenset[str]
     alone: bool
 
 
@@ -82,7 +81,7 @@ def lock_candidates(conn: Connection, db: Database, task_id: int, want: Want) ->
     ready = conn.execute(ready_query(db), {"task": task_id}).first()
     if ready is None:
         return Candidates([], False)
-    closed = want.exclude | parked(conn, db) | full(conn, db, want.site_cap)
+    closed = parked(conn, db) | full(conn, db, want.site_cap)
     search = _Search(conn, db, task_id, want, closed)
     rows = search.find(want.limit, suspects=False)
     suspects = not rows and want.alone

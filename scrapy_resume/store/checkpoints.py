@@ -11,6 +11,7 @@ says whether it happened.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlalchemy.engine import Connection
 
@@ -19,6 +20,7 @@ from scrapy_resume.store import quarantine
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.groups import Group, RefusedPages
 from scrapy_resume.store.items import ItemWriter, Row
+from scrapy_resume.store.quarantine import QuarantineRecord
 from scrapy_resume.store.records import (
     CommitResult,
     Finish,
@@ -71,9 +73,13 @@ def commit(
 
 
 def store_rows(
-    db: Database, rows: Sequence[Row], *, writer: ItemWriter, task_id: int | None = None
+    db: Database,
+    loose: Sequence[Row | QuarantineRecord],
+    *,
+    writer: ItemWriter,
+    task_id: int | None = None,
 ) -> CommitResult:
-    """Store rows that belong to no page, in one transaction.
+    """Store rows that belong to no page, and records of items without one, in one transaction.
 
     A row that the database refuses goes to quarantine, without a page; *task_id* names the
     run that it counts for. Raises StoreUnavailable; the caller may repeat the call.
@@ -82,7 +88,7 @@ def store_rows(
     while True:
         try:
             with db.transaction() as conn:
-                result = _store_rows(conn, db, rows, writer, task_id)
+                result = _store_rows(conn, db, loose, writer, task_id)
                 faults.point("batch.before")
             faults.point("batch.after")
             return with_repeats(result, repeats)
@@ -91,18 +97,26 @@ def store_rows(
 
 
 def _store_rows(
-    conn: Connection, db: Database, rows: Sequence[Row], writer: ItemWriter, task_id: int | None
+    conn: Connection,
+    db: Database,
+    loose: Sequence[Row | QuarantineRecord],
+    writer: ItemWriter,
+    task_id: int | None,
 ) -> CommitResult:
+    rows = [one for one in loose if isinstance(one, Row)]
+    items = [replace(one, task_id=task_id) for one in loose if not isinstance(one, Row)]
     timed = any(row.table is None for row in rows)
     now = db.now(conn) if timed else None
     written = writer.write(conn, rows, now=now)
-    aside = [refused(one, rows[one.index], None, (task_id, None)) for one in written.rejected]
+    default, shard = db.tables.item.name, (task_id, None)
+    bad = [refused(one, rows[one.index], None, shard, default) for one in written.rejected]
+    aside = [*items, *bad]
     if aside:
         quarantine.record(conn, db, aside, at=now or db.now(conn))
     return CommitResult(
         rejected=tuple(aside),
         written=written.keys,
-        repeated=len(rows) - len(aside) - written.keys,
+        repeated=len(rows) - len(bad) - written.keys,
         ignored=written.ignored,
         coerced=written.coerced,
     )

@@ -19,7 +19,7 @@ SHARD_KEY_LENGTH = 255
 REASON_LENGTH = 500
 
 # Reasons of a pending shard that a claim looks at.
-DIED = "its process died; reclaimed by the next one of the same worker"
+DIED = "its process died; taken back on its machine"
 LAPSED = "its lease ran out"
 
 OPTIONS: dict[str, Any] = {
@@ -76,10 +76,11 @@ def _serial(element: Serial, compiler: Any, **kw: Any) -> str:
 
 
 def _exactly(compiler: Any) -> str:
-    return f"CHARACTER SET utf8mb4 COLLATE {_exact_collation(compiler.dialect)}"
+    return f"CHARACTER SET utf8mb4 COLLATE {exact_collation(compiler.dialect)}"
 
 
-def _exact_collation(dialect: Any) -> str:
+def exact_collation(dialect: Any) -> str:
+    """The collation of the connected server that compares text exactly."""
     if getattr(dialect, "is_mariadb", False):
         return "utf8mb4_nopad_bin"
     version = getattr(dialect, "server_version_info", None)

@@ -20,9 +20,10 @@ from scrapy_resume.store.errors import error_kind, error_number
 LOCK_WAIT_TIMEOUT = 5  # seconds MySQL waits for a row lock
 IDLE_CHECK = 2.0  # seconds unused after which a connection is pinged before its next use
 STATEMENT_BYTES = 1_000_000  # of one statement at most
+# And 0 is an id like any other: the server would count up in its place, a new row each time.
 _STRICT = (
     "STRICT_TRANS_TABLES,STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,"
-    "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
+    "ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION,NO_AUTO_VALUE_ON_ZERO"
 )
 
 
@@ -105,7 +106,8 @@ def _prepare_mysql(dbapi_connection: Any) -> int:
         cursor.execute("SELECT @@max_allowed_packet, VERSION()")
         packet, version = cursor.fetchone()
         dbapi_connection.cursorclass = cursors.sized(min(STATEMENT_BYTES, packet // 2))
-        # A process frozen inside a transaction must not keep its row locks for ever.
+        # A process frozen inside a transaction must not keep its row locks for ever. MySQL knows
+        # no limit of its own for that; there wait_timeout ends it.
         idle = ", idle_transaction_timeout=15" if "mariadb" in version.lower() else ""
         cursor.execute(
             f"SET SESSION time_zone='+00:00', sql_mode='{_STRICT}',"

@@ -15,7 +15,7 @@ from pymysql.constants import CLIENT
 from pymysql.cursors import RE_INSERT_VALUES, Cursor
 
 from scrapy_resume.store import literals
-from scrapy_resume.store.upserts import Default
+from scrapy_resume.store.items.upserts import Default
 
 _DUPLICATES = re.compile(rb"Duplicates: (\d+)")
 

@@ -9,8 +9,8 @@ from sqlalchemy import Select, select, update
 from sqlalchemy.engine import Connection, Row
 
 from scrapy_resume import faults
+from scrapy_resume.intake import RESUMED
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.reclaim import RESUMED_LANE
 from scrapy_resume.store.records import Finish, Release
 from scrapy_resume.store.transitions import cleaned, shard_values
 
@@ -45,7 +45,7 @@ def _released(row: Row[Any], ending: Release, wish: Row[Any], now: datetime) -> 
     begun = row.cur_page >= row.first_page or row.ahead
     values: dict[str, Any] = {
         "error_kind": ending.error_kind,
-        "lane": RESUMED_LANE if begun else row.lane,
+        "lane": RESUMED if begun else row.lane,
         "attempt_count": row.attempt_count - (not ending.spend_attempt and row.attempt_count > 0),
     }
     if ending.last_error is not None:

@@ -2,7 +2,7 @@
 
 Drivers tell deadlocks, lost servers and refused values apart only by number. This is the
 place that knows the numbers, of MySQL, MariaDB and SQLite alike; which words a refused row
-gets is the business of :mod:`~scrapy_resume.store.rowerrors`.
+gets is the business of :mod:`~scrapy_resume.store.items.rowerrors`.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _RECONNECT = _FULL | frozenset(
     | {1290, 1792, 1836, 1927, 2002, 2003, 2004, 2006, 2012, 2013, 2014, 2027, 2055, 3169, 4031}
 )
 # One row is at fault: too long, wrong character, out of range, not null, no default,
-# foreign key, CHECK, unique, impossible date, bad JSON or shape, no partition for it, what a
-# trigger or a generated column makes of it, no id left.
+# foreign key, CHECK, unique, a key that its character set lacks, impossible date, bad JSON or
+# shape, no partition for it, what a trigger or a generated column makes of it, no id left.
 _ROW = frozenset(
     {
         167, 1022, 1048, 1062, 1118, 1138, 1153, 1169, 1172, 1216, 1217, 1242, 1263, 1264, 1265,
-        1291, 1292, 1300, 1364, 1365, 1366, 1367, 1406, 1411, 1416, 1451, 1452, 1467, 1526, 1557,
-        1586, 1643, 1644, 1690, 1748, 1761, 1762, 1859, 3037, 3140, 3141, 3144, 3146, 3147, 3150,
-        3156, 3157, 3548, 3616, 3617, 3643, 3751, 3752, 3819, 3854, 3903, 3904, 3907, 3988, 4025,
-        4038, 4078,
+        1267, 1271, 1291, 1292, 1300, 1364, 1365, 1366, 1367, 1406, 1411, 1416, 1451, 1452, 1467,
+        1526, 1557, 1586, 1643, 1644, 1690, 1748, 1761, 1762, 1859, 3037, 3140, 3141, 3144, 3146,
+        3147, 3150, 3156, 3157, 3548, 3616, 3617, 3643, 3751, 3752, 3819, 3854, 3903, 3904, 3907,
+        3988, 4025, 4038, 4078,
     }
 )  # fmt: skip
-_LAST_NUMBER = 5000  # of a server; what is higher, or negative here, a trigger has made up
+_OF_SERVERS, _OF_PROXIES = range(5000), range(8000, 9100)  # which say so when a server is away
 _REFUSED = frozenset({1044, 1045, 1049, 1130, 1142, 1143, 1227, 1251, 1275, 1698, 2061, 3118, 3159})
 _SQLITE_REFUSED = frozenset({8, 14, 26})  # READONLY, CANTOPEN, NOTADB
 _SQLITE_REFUSAL = re.compile("readonly database|unable to open|not a database")
@@ -91,6 +91,12 @@ def error_number(exc: BaseException | None) -> int | None:
     return number if isinstance(number, int) and not isinstance(number, bool) else None
 
 
+def is_made_up(exc: BaseException) -> bool:
+    """Has the error a number that only a trigger can have given it (MYSQL_ERRNO)?"""
+    number = error_number(exc)
+    return not (number is None or number in _OF_SERVERS or number in _OF_PROXIES)
+
+
 def refuses_us(exc: BaseException) -> bool:
     """Does the database say no: wrong password, no such database, no right, not a database?"""
     orig = exc.orig if isinstance(exc, sa.DBAPIError) else exc
@@ -117,7 +123,7 @@ def _number_kind(exc: BaseException | None) -> Kind:
         return "retry"
     if number in _RECONNECT:
         return "reconnect"
-    if number in _ROW or (number is not None and not 0 <= number < _LAST_NUMBER):
+    if number in _ROW:
         return "row"
     # PyMySQL refuses NaN and dicts by itself, with a text instead of a number.
     itself = type(exc).__module__.startswith("pymysql") and number is None

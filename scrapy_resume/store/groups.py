@@ -16,7 +16,7 @@ from scrapy_resume.store.endings import end
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.fences import Folded, fence
 from scrapy_resume.store.items import ItemWriter, Written
-from scrapy_resume.store.itemtable import Rejection, Row
+from scrapy_resume.store.items.table import Rejection, Row
 from scrapy_resume.store.quarantine import QuarantineRecord
 from scrapy_resume.store.records import CommitResult, PageRecord, Record
 from scrapy_resume.store.refusals import refused, trouble
@@ -143,7 +143,8 @@ class Group:
         query = select(shard.c.id, shard.c.task_id, shard.c.shard_no).where(shard.c.id.in_(ids))
         numbers = {row.id: (row.task_id, row.shard_no) for row in conn.execute(query)}
         for page, one in bad:
-            record = refused(one, rows[one.index], page, numbers[page.shard_id])
+            numbered = numbers[page.shard_id]
+            record = refused(one, rows[one.index], page, numbered, self._db.tables.item.name)
             outcome.rejected.append(record)
 
     def _recount(

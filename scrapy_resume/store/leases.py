@@ -19,13 +19,12 @@ from scrapy_resume.store.backlog import waiting
 from scrapy_resume.store.claims import ClaimedShard, claim, in_lists
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.outlook import Outlook, outlook
-from scrapy_resume.store.reaping import Holder, expired_holders, reap
+from scrapy_resume.store.reaping import expired_holders, reap
 from scrapy_resume.store.reclaim import reclaim_worker, release_instance
 from scrapy_resume.store.waits import raise_code_holds, raise_due
 
 __all__ = [
     "ClaimedShard",
-    "Holder",
     "Outlook",
     "Renewal",
     "claim",

@@ -22,11 +22,8 @@ from sqlalchemy.engine import Connection
 
 from scrapy_resume import __version__
 from scrapy_resume.exceptions import ConfigurationError, SchemaMismatch, StoreUnavailable
-from scrapy_resume.store import facts
+from scrapy_resume.store import meta
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.facts import database_id
-
-__all__ = ["check", "database_id", "ensure_schema", "installed_version", "still_fits", "upgrade"]
 
 SCHEMA_VERSION = "0003"
 PROTOCOL_VERSION = 1  # of what workers say to each other through the tables
@@ -58,8 +55,8 @@ def still_fits(db: Database, version: str | None = None) -> None:
     """
 
     def work(conn: Connection) -> str | None:
-        found = version or _version(conn, db) or "none"
-        return _newer_protocol(conn, db) if found == SCHEMA_VERSION else _mismatch(db, found)
+        found = version or _version(conn, db) or "0000"
+        return _newer_protocol(conn, db) if found == SCHEMA_VERSION else _mismatch(conn, db, found)
 
     if problem := db.look(work):
         raise SchemaMismatch(problem)
@@ -90,13 +87,13 @@ def _upgrade(conn: Connection, db: Database, asked: bool) -> None:
         version = _read_version(conn, db) or ""
         in_use = version < SCHEMA_VERSION and not asked and _has_runs(conn, db)
         if in_use or version > SCHEMA_VERSION:
-            raise SchemaMismatch(_mismatch(db, version))
+            raise SchemaMismatch(_mismatch(conn, db, version))
         if version != SCHEMA_VERSION:
             _migrate(conn, db)
         elif newer := _newer_protocol(conn, db):
             raise SchemaMismatch(newer)
-        facts.write(conn, db, facts.PROTOCOL, str(PROTOCOL_VERSION))
-        facts.write(conn, db, facts.PACKAGE, __version__)
+        meta.write(conn, db, meta.PROTOCOL, str(PROTOCOL_VERSION))
+        meta.write(conn, db, meta.PACKAGE, __version__)
 
 
 def check(db: Database) -> list[str]:
@@ -105,7 +102,7 @@ def check(db: Database) -> list[str]:
     if version is None:
         return [f"{db.redacted_url} has no tables yet; `scrapy resume db upgrade` creates them"]
     if version != SCHEMA_VERSION:
-        return [_mismatch(db, version)]
+        return [db.look(lambda conn: _mismatch(conn, db, version))]
     return db.look(
         lambda conn: (
             [*_missing(conn, db), *_not_transactional(conn, db)]
@@ -120,11 +117,14 @@ def require_transactional(db: Database) -> None:
         raise ConfigurationError(finding)
 
 
-def _mismatch(db: Database, version: str) -> str:
+def _mismatch(conn: Connection, db: Database, version: str) -> str:
     found = f"the tables at {db.redacted_url} have schema {version}"
     if version < SCHEMA_VERSION:
         return f"{found}, older than {SCHEMA_VERSION}; run `scrapy resume db upgrade`"
-    return f"{found}, newer than {SCHEMA_VERSION}; this worker needs a newer scrapy_resume"
+    known = inspect(conn).has_table(db.tables.meta.name)
+    package = meta.read(conn, db, meta.PACKAGE) if known else None
+    needs = f"scrapy_resume {package} or newer" if package else "a newer scrapy_resume"
+    return f"{found}, newer than {SCHEMA_VERSION}; this worker needs {needs}"
 
 
 def _has_runs(conn: Connection, db: Database) -> bool:
@@ -149,12 +149,12 @@ def _version(conn: Connection, db: Database) -> str | None:
 
 def _newer_protocol(conn: Connection, db: Database) -> str | None:
     """What refuses us, if the tables speak a protocol that we do not know."""
-    spoken = facts.read(conn, db, facts.PROTOCOL)
+    spoken = meta.read(conn, db, meta.PROTOCOL)
     if spoken is None or int(spoken) <= PROTOCOL_VERSION:
         return None
     return (
         f"workers at {db.redacted_url} speak protocol {spoken}, newer than {PROTOCOL_VERSION};"
-        f" this worker needs scrapy_resume {facts.read(conn, db, facts.PACKAGE)} or newer"
+        f" this worker needs scrapy_resume {meta.read(conn, db, meta.PACKAGE)} or newer"
     )
 
 

@@ -14,10 +14,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, and_, func, literal, not_, or_, select, true
 from sqlalchemy.engine import Connection
 
-from scrapy_resume.intake import Intake
+from scrapy_resume.intake import RESUMED, Intake
 from scrapy_resume.store.accesspath import by_index
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.reclaim import RESUMED_LANE
 from scrapy_resume.store.runs import existing
 from scrapy_resume.store.sites import full, parked
 
@@ -36,8 +35,8 @@ class Outlook:
     *due* shards may be claimed now; *parked* wait for their site, *capped* (due but for
     that) for a running shard of their site to end; *leased_elsewhere* are held by other
     instances. *next_due* is the time in seconds until the next waiting shard falls due
-    (None: none waits for a time), *next_expiry* until the next lease of another instance
-    ends. *other* are unfinished shards that the worker does not take.
+    (None: none waits for a time). *other* are unfinished shards that the worker does not
+    take.
     """
 
     pending: int = 0
@@ -49,8 +48,6 @@ class Outlook:
     other: int = 0
     leased_elsewhere: int = 0
     next_due: float | None = None
-    next_expiry: float | None = None
-    planned: bool = False
     finished: bool = False
     desired: str = "run"
 
@@ -72,9 +69,7 @@ def outlook(
         found = dict(conn.execute(query).mappings().one())
         return Outlook(
             next_due=_until(found.pop("first_due"), now),
-            next_expiry=_until(found.pop("first_lease"), now),
             **found,
-            planned=state.planned_at is not None,
             finished=state.finished_at is not None,
             desired=state.desired,
         )
@@ -116,15 +111,14 @@ def outlook_query(
         (_count(db, and_(due, not_(room))) if crowded else _NONE).label("capped"),
         (_NONE if intake.everything else sum(other[1:], other[0])).label("other"),
         _count(db, elsewhere).label("leased_elsewhere"),
-        _first(db, shard.c.next_run_at, and_(pending, taken, open_), "due"),
-        _first(db, shard.c.lease_until, elsewhere, "lease"),
+        _first_due(db, and_(pending, taken, open_)),
     )
 
 
 def _taken(db: Database, intake: Intake, *, running: bool = False) -> ColumnElement[bool]:
     shard = db.tables.task_shard
     rules: list[ColumnElement[bool]] = []
-    if intake.lanes and not (running and RESUMED_LANE in intake.lanes):
+    if intake.lanes and not (running and RESUMED in intake.lanes):
         rules.append(shard.c.lane.in_(sorted(intake.lanes)))
     if intake.priorities:
         rules.append(or_(*(shard.c.priority.between(*one) for one in intake.priorities)))
@@ -141,13 +135,12 @@ def _count(db: Database, where: ColumnElement[bool]) -> ColumnElement[int]:
     return select(func.count()).select_from(some.subquery()).scalar_subquery()
 
 
-def _first(
-    db: Database, moment: ColumnElement[Any], where: ColumnElement[bool], index: str
-) -> ColumnElement[Any]:
-    """The earliest *moment*: the first entry of an index that has them in order."""
+def _first_due(db: Database, where: ColumnElement[bool]) -> ColumnElement[Any]:
+    """When the first shard falls due: the first entry of the index that has them in order."""
     shard = db.tables.task_shard
+    moment = shard.c.next_run_at
     first = select(moment).where(where, moment.is_not(None)).order_by(moment).limit(1)
-    return by_index(first, shard, index).scalar_subquery().label(f"first_{index}")
+    return by_index(first, shard, "due").scalar_subquery().label("first_due")
 
 
 def _until(moment: datetime | None, now: datetime) -> float | None:

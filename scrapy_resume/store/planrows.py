@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from scrapy_resume.exceptions import ConfigurationError
+from scrapy_resume.intake import FRESH
 from scrapy_resume.page import Shard
 from scrapy_resume.store.columns import NAME_LENGTH, SHARD_KEY_LENGTH
 
@@ -25,7 +26,6 @@ def plan_rows(
     shards: Iterable[Shard],
     task_id: int,
     default_site: str,
-    ordered_default: bool | Callable[[Shard], bool],
     max_attempts: int,
     first_no: int = 1,
 ) -> Iterator[dict[str, Any]]:
@@ -34,21 +34,18 @@ def plan_rows(
     Raises ConfigurationError for a shard that cannot be stored.
     """
     for number, shard in enumerate(shards, first_no):
-        ordered = shard.ordered
-        if ordered is None:
-            ordered = ordered_default(shard) if callable(ordered_default) else ordered_default
         cursor = _json(shard, "cursor", shard.cursor)
         yield {
             "task_id": task_id,
             "shard_no": number,
             "shard_key": _name(shard, "key", shard.key, SHARD_KEY_LENGTH),
             "site": _name(shard, "site", shard.site or default_site, NAME_LENGTH),
-            "lane": 0,
+            "lane": FRESH,
             "priority": shard.priority,
             "due": 1,
             "status": "pending",
             "reason": "planned",
-            "ordered": int(ordered),
+            "ordered": int(bool(shard.ordered)),
             **_pages(shard),
             "planned_last_page": shard.last_page,
             "cursor": cursor,

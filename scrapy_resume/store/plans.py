@@ -9,7 +9,7 @@ is one transaction of bounded size, so that a heartbeat fits between two of them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
@@ -30,14 +30,17 @@ _DELETED = 900  # left-over shards deleted by one transaction
 
 
 def claim_planning(
-    db: Database, task_id: int, *, worker: str, instance: str, lease: float
+    db: Database, task_id: int, *, worker: str, instance: str, lease: float, again: bool = False
 ) -> int | None:
     """Take the right to plan for *lease* seconds; returns the planning token.
 
     None if the run is planned or over, or another worker is planning it. An earlier
-    instance of the same worker is dead and is taken over at once.
+    instance of the same worker is dead and is taken over at once; not *again*, after the
+    plan was lost to someone of that name: processes whose homes are copies of one another
+    have one name, and would take the plan from each other for ever.
     """
-    return db.run(lambda conn: _claim(conn, db, task_id, worker, instance, lease))
+    owner = {"planner": worker, "planner_instance": instance}
+    return db.run(lambda conn: _claim(conn, db, task_id, owner, lease, again))
 
 
 def renew_planning(db: Database, task_id: int, token: int, lease: float) -> bool:
@@ -76,7 +79,6 @@ def add_shards(
     first_no: int,
     *,
     default_site: str,
-    ordered_default: bool | Callable[[Shard], bool] = False,
     max_attempts: int = 10,
 ) -> None:
     """Store a chunk of the run's plan: *shards*, a thousand or so, numbered from *first_no*.
@@ -84,7 +86,7 @@ def add_shards(
     A chunk that is stored already is passed over. Raises LeaseLost if someone else plans
     now, ConfigurationError for a shard that cannot be stored or a key used twice.
     """
-    rows = list(plan_rows(shards, task_id, default_site, ordered_default, max_attempts, first_no))
+    rows = list(plan_rows(shards, task_id, default_site, max_attempts, first_no))
     try:
         _store(db, task_id, token, rows)
     except IntegrityError:
@@ -115,7 +117,6 @@ def store_plan(
     shards: Iterable[Shard],
     *,
     default_site: str,
-    ordered_default: bool | Callable[[Shard], bool] = False,
     max_attempts: int = 10,
     bound: str | None = None,
     signature: str | None = None,
@@ -131,7 +132,7 @@ def store_plan(
     while chunk := list(islice(rest, CHUNK)):
         add_shards(
             db, task_id, token, chunk, count + 1, default_site=default_site,
-            ordered_default=ordered_default, max_attempts=max_attempts,
+            max_attempts=max_attempts,
         )  # fmt: skip
         count += len(chunk)
     finish_plan(db, task_id, token, count, bound=bound, signature=signature)
@@ -139,17 +140,18 @@ def store_plan(
 
 
 def _claim(
-    conn: Connection, db: Database, task_id: int, worker: str, instance: str, lease: float
+    conn: Connection, db: Database, task_id: int, owner: dict[str, str], lease: float, again: bool
 ) -> int | None:
     task = db.tables.task
     now = db.now(conn)
-    free = or_(task.c.planner.is_(None), task.c.planner == worker, task.c.plan_lease_until < now)
+    name = "planner_instance" if again else "planner"
+    dead = task.c[name] == owner[name]
+    free = or_(task.c.planner.is_(None), dead, task.c.plan_lease_until < now)
     result = conn.execute(
         update(task)
         .where(task.c.id == task_id, *_unplanned(db), free)
         .values(
-            planner=worker,
-            planner_instance=instance,
+            **owner,
             plan_token=task.c.plan_token + 1,
             plan_lease_until=now + timedelta(seconds=lease),
             updated_at=now,

@@ -27,8 +27,8 @@ _VALUE_LENGTH = 60
 class QuarantineRecord:
     """One thing set aside; *kind* is page, request, item or row.
 
-    Of a refused row, *column_name* is the column at fault and *value* what it was to hold,
-    shortened, as far as they are known.
+    Of a refused row or item, *item_table* is the table it was for, *column_name* the column at
+    fault and *value* what it was to hold, shortened, as far as they are known.
     What belongs to no page has no shard and page, and no task if there is no run.
     """
 
@@ -44,6 +44,7 @@ class QuarantineRecord:
     attempts: int = 1
     column_name: str | None = None
     value: str | None = None
+    item_table: str | None = None
 
 
 def record(
@@ -126,6 +127,7 @@ def _row(one: QuarantineRecord, at: datetime) -> dict[str, object]:
         "error": _clean(one.error, _ERROR_LENGTH),
         "column_name": one.column_name and _clean(one.column_name, NAME_LENGTH),
         "value": None if one.value is None else _clean(one.value, _VALUE_LENGTH),
+        "item_table": one.item_table and _clean(one.item_table, NAME_LENGTH),
         "created_at": at,
     }
 

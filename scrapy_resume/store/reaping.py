@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, or_, select
 from sqlalchemy.engine import Connection
 
-from scrapy_resume.intake import Waiting
 from scrapy_resume.store.accesspath import by_index
 from scrapy_resume.store.columns import LAPSED
 from scrapy_resume.store.engine import Database
@@ -20,28 +18,14 @@ _AT_ONCE = 100  # shards taken back by one transaction
 _OF_A_CALL = 1000
 
 
-class Holder(NamedTuple):
-    """An instance with expired leases; *host* is "" if the instance is not on record."""
+def expired_holders(db: Database) -> set[str]:
+    """The instances that hold leases that have ended, and perhaps others that have not."""
+    shard = db.tables.task_shard
 
-    instance: str
-    worker: str
-    host: str
-
-
-def expired_holders(db: Database) -> list[Holder]:
-    """The holders of leases that have ended, and perhaps of others that have not."""
-    shard, worker = db.tables.task_shard, db.tables.worker
-
-    def work(conn: Connection) -> list[Holder]:
-        silent = (
-            select(shard.c.instance, func.max(shard.c.worker).label("worker"))
-            .where(shard.c.lease_until < db.now(conn), shard.c.status == "running")
-            .group_by(shard.c.instance)
-        )
-        holders = by_index(silent, shard, "lease").subquery()
-        known = holders.outerjoin(worker, worker.c.instance == holders.c.instance)
-        query = select(holders.c.instance, holders.c.worker, func.coalesce(worker.c.host, ""))
-        return [Holder(*row) for row in conn.execute(query.select_from(known))]
+    def work(conn: Connection) -> set[str]:
+        silent = select(shard.c.instance).distinct()
+        silent = silent.where(shard.c.lease_until < db.now(conn), shard.c.status == "running")
+        return set(conn.execute(by_index(silent, shard, "lease")).scalars())
 
     return db.look(work)
 
@@ -53,8 +37,8 @@ def reap(
     alive: Collection[str] = (),
     lease: float = 0.0,
     only: Collection[str] | None = None,
-) -> list[Waiting]:
-    """Take back up to 1,000 shards whose lease has ended; returns those that wait again.
+) -> list[int]:
+    """Take back up to 1,000 shards whose lease has ended; returns the ids that wait again.
 
     The others have used up their attempts, or their run is paused or cancelled. Instances
     in *alive* keep what ended less than *lease* seconds ago; with *only* no instance but
@@ -63,10 +47,10 @@ def reap(
     rule = expired_rule(db, db.look(db.now), alive, lease, only)
     expired = shards_with_owners(db).where(rule)
 
-    def work(conn: Connection, ids: list[int]) -> list[Waiting]:
+    def work(conn: Connection, ids: list[int]) -> list[int]:
         return reclaim(conn, db, lock(conn, db, expired, ids), LAPSED, actor=actor)
 
-    returned: list[Waiting] = []
+    returned: list[int] = []
     for part in in_turns(db, "lease", rule, limit=_OF_A_CALL, part=_AT_ONCE):
         returned += db.run(lambda conn, ids=part: work(conn, ids))  # type: ignore[misc]
     return returned

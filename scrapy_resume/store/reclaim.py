@@ -15,15 +15,13 @@ from sqlalchemy import Select, select, update
 from sqlalchemy.engine import Connection, Row
 
 from scrapy_resume import faults
-from scrapy_resume.intake import Waiting
+from scrapy_resume.intake import RESUMED
 from scrapy_resume.store import transitions
 from scrapy_resume.store.claims import in_lists
 from scrapy_resume.store.columns import DIED
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.operations import Operation, record
 from scrapy_resume.store.turns import lock
-
-RESUMED_LANE = 1
 
 
 def reclaim_worker(db: Database, *, worker: str, instance: str) -> list[int]:
@@ -67,15 +65,15 @@ def release_instance(
 def shards_with_owners(db: Database) -> Select[Any]:
     """What :func:`reclaim` needs to know of a shard."""
     shard = db.tables.task_shard
-    names = ("id", "task_id", "shard_no", "site", "priority", "worker", "instance",
-             "fencing_token", "attempt_count", "max_attempts")  # fmt: skip
+    names = ("id", "task_id", "shard_no", "worker", "instance", "fencing_token",
+             "attempt_count", "max_attempts")  # fmt: skip
     return select(*(shard.c[name] for name in names))
 
 
 def reclaim(
     conn: Connection, db: Database, rows: Sequence[Row[Any]], reason: str, *, actor: str
-) -> list[Waiting]:
-    """Take the locked shards *rows* from their owners; returns those that wait again."""
+) -> list[int]:
+    """Take the locked shards *rows* from their owners; returns the ids that wait again."""
     faults.point("reap.selected")
     if not rows:
         return []
@@ -89,7 +87,7 @@ def reclaim(
     record(conn, db, [_operation(row, wishes, reason, actor) for row in rows], at=now)
     faults.point("reap.before")
     return [
-        Waiting(row.id, row.site, RESUMED_LANE, row.priority)
+        row.id
         for (status, _), members in sorted(groups.items())
         if status == "pending"
         for row in members
@@ -103,7 +101,7 @@ def give_back(
     and the reason), with a new token."""
     shard = db.tables.task_shard
     values = transitions.shard_values(*move) | {
-        "lane": RESUMED_LANE,
+        "lane": RESUMED,
         "fencing_token": shard.c.fencing_token + 1,
         "updated_at": now,
     }

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from scrapy_resume.page import Trouble
-from scrapy_resume.store.itemtable import Row
+from scrapy_resume.store.items.table import Row
 from scrapy_resume.store.quarantine import QuarantineRecord
 from scrapy_resume.store.repeats import Repeats
 from scrapy_resume.watermark import Position

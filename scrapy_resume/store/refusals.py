@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from scrapy_resume.page import ErrorKind, Trouble, Where
-from scrapy_resume.store.itemtable import Rejection, Row
+from scrapy_resume.store.items.rowerrors import as_text
+from scrapy_resume.store.items.table import Rejection, Row
 from scrapy_resume.store.quarantine import QuarantineRecord
 from scrapy_resume.store.records import PageRecord
 
 
 def refused(
-    one: Rejection, row: Row, page: PageRecord | None, shard: tuple[int | None, int | None] | None
+    one: Rejection,
+    row: Row,
+    page: PageRecord | None,
+    shard: tuple[int | None, int | None],
+    default: str,
 ) -> QuarantineRecord:
-    """The record of a refused row; *shard* is the task and number of its page's shard."""
-    task_id, shard_no = shard or (None, None)
+    """The record of a refused row; *shard* is the task and number of its page's shard.
+
+    *default* is the name of the default item table.
+    """
+    task_id, shard_no = shard
     return QuarantineRecord(
         task_id=task_id,
         shard_id=page.shard_id if page else None,
@@ -25,12 +33,13 @@ def refused(
         error=one.error,
         column_name=one.column,
         value=one.value,
+        item_table=default if row.table is None else row.table,
     )
 
 
 def _key_text(row: Row) -> str:
     parts = row.key[1:] if row.table is None else row.key
-    return " / ".join(map(str, parts))
+    return " / ".join(map(as_text, parts))
 
 
 def trouble(one: Rejection, row: Row) -> Trouble:

@@ -17,10 +17,10 @@ from sqlalchemy import Select, delete, func, select, update
 from sqlalchemy.engine import Connection, Row
 
 from scrapy_resume.exceptions import ActRefused
+from scrapy_resume.intake import RESUMED
 from scrapy_resume.store.acting import Act, named
 from scrapy_resume.store.claims import in_lists, position_of
 from scrapy_resume.store.quarantine import READ_AGAIN, settle_records
-from scrapy_resume.store.reclaim import RESUMED_LANE
 from scrapy_resume.store.runs import Task
 from scrapy_resume.store.transitions import shard_values
 from scrapy_resume.watermark import PageRanges, Position
@@ -117,7 +117,7 @@ class PutBack:
     def _moved(self) -> dict[str, Any]:
         return shard_values("reread", self._to, self._act.text) | {
             "fencing_token": self._shard.c.fencing_token + 1,
-            "lane": RESUMED_LANE,
+            "lane": RESUMED,
             "attempt_count": 0,
             "error_kind": None,
             "updated_at": self._act.now,

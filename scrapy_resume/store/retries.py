@@ -9,11 +9,11 @@ from sqlalchemy import ColumnElement, Select, and_, case, or_, select, update
 from sqlalchemy.engine import Connection, Row
 
 from scrapy_resume.exceptions import ActRefused
+from scrapy_resume.intake import RESUMED
 from scrapy_resume.store.acting import Act, named
 from scrapy_resume.store.actresults import ActResult
 from scrapy_resume.store.claims import in_lists
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.reclaim import RESUMED_LANE
 from scrapy_resume.store.rereads import PutBack
 from scrapy_resume.store.runs import Task
 from scrapy_resume.store.transitions import shard_values
@@ -110,7 +110,7 @@ def _try_again(act: Act, conn: Connection, run: Task, rows: Sequence[Row[Any]]) 
     values = shard_values("retry", to, act.text) | {
         "attempt_count": 0,
         "error_kind": case((shard.c.error_kind == "blocked", "blocked"), else_=None),
-        "lane": case((shard.c.fencing_token > 0, RESUMED_LANE), else_=shard.c.lane),
+        "lane": case((shard.c.fencing_token > 0, RESUMED), else_=shard.c.lane),
         "updated_at": act.now,
     }
     for ids in in_lists(row.id for row in rows):

@@ -72,6 +72,7 @@ def quarantine(metadata: MetaData, prefix: str) -> Table:
         Column("resolution", Exact(REASON_LENGTH)),
         Column("column_name", Exact(NAME_LENGTH)),  # of the value that was refused
         Column("value", LongText),  # that value, shortened, without secrets
+        Column("item_table", Exact(NAME_LENGTH)),  # the table it was for
         Index(f"{name}_page", "task_id", "shard_no", "page"),
         *checks(
             name,

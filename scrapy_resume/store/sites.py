@@ -46,6 +46,11 @@ def full(conn: Connection, db: Database, cap: int) -> frozenset[str]:
     return frozenset(row.site for row in conn.execute(crowded, {"cap": cap}))
 
 
+def busy(conn: Connection, db: Database) -> dict[str, int]:
+    """How many shards of each site are running now, over all runs; without idle sites."""
+    return {row.site: row.count_ for row in conn.execute(_running(db))}
+
+
 class Rooms:
     """How many more shards of each site one claim may take, in its transaction."""
 

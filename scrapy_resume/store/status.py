@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.engine import Connection
 
+from scrapy_resume.store import sites
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.runs import Task, existing, matching
 
@@ -37,15 +38,14 @@ def status(db: Database, which: str | int | None) -> dict[str, Any]:
         rows = conn.execute(marks.where(shard.c.task_id == task.id)).mappings()
         return {**_summary(conn, db, task), "watermarks": [_plain(row) for row in rows]}
 
-    return {
-        "tasks": db.look(lambda conn: [read(conn, task) for task in matching(conn, db, which)])
-    }
+    return {"tasks": db.look(lambda conn: [read(conn, task) for task in matching(conn, db, which)])}
 
 
 def why(db: Database, task_id: int) -> dict[str, Any]:
     """What of a run is unfinished or failed: held by whom, since when, for what reason.
 
-    The numbers of its shards by status are called *shard_counts* here; *unresolved* is how
+    The numbers of its shards by status are called *shard_counts* here; *site_shards* says
+    how many shards of each of its sites are running, over all runs; *unresolved* is how
     much of what was set aside still waits for somebody.
     """
     shard, aside = db.tables.task_shard, db.tables.quarantine
@@ -60,8 +60,14 @@ def why(db: Database, task_id: int) -> dict[str, Any]:
         summary = _summary(conn, db, existing(conn, db, task_id))
         summary["shard_counts"] = summary.pop("shards")
         summary["unresolved"] = conn.execute(unresolved).scalar_one()
-        rows = conn.execute(query.order_by(shard.c.shard_no)).mappings()
-        return {**summary, "now": _text(db.now(conn)), "shards": [_plain(row) for row in rows]}
+        rows = conn.execute(query.order_by(shard.c.shard_no)).mappings().all()
+        ours, busy = {row["site"] for row in rows}, sites.busy(conn, db)
+        return {
+            **summary,
+            "site_shards": {site: count for site, count in busy.items() if site in ours},
+            "now": _text(db.now(conn)),
+            "shards": [_plain(row) for row in rows],
+        }
 
     return db.look(read)
 
@@ -135,8 +141,8 @@ def _workers(conn: Connection, db: Database, task: Task) -> list[dict[str, Any]]
 
 def _health(conn: Connection, db: Database, task: Task) -> list[dict[str, Any]]:
     shard, health = db.tables.task_shard, db.tables.site_health
-    sites = select(shard.c.site).where(shard.c.task_id == task.id)
-    rows = conn.execute(select(health).where(health.c.site.in_(sites)))
+    ours = select(shard.c.site).where(shard.c.task_id == task.id)
+    rows = conn.execute(select(health).where(health.c.site.in_(ours)))
     return [_plain(row) for row in rows.mappings()]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from scrapy_resume.store.items import Written
-from scrapy_resume.store.itemtable import Row
+from scrapy_resume.store.items.table import Row
 from scrapy_resume.store.records import PageRecord
 
 

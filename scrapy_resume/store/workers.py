@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
-from typing import Any
 
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.engine import Connection
@@ -45,6 +45,30 @@ def register(
     db.run(work)
 
 
+def namesakes(
+    db: Database, *, worker: str, known: Collection[str], within: float
+) -> list[tuple[str, int]]:
+    """Host and pid of instances of *worker* that go on, since they were heard of in the last
+    *within* seconds; those *known* to have ended are left out."""
+    table = db.tables.worker
+
+    def work(conn: Connection) -> list[tuple[str, int]]:
+        lately = table.c.heartbeat_at >= db.now(conn) - timedelta(seconds=within)
+        going_on = (table.c.worker == worker, table.c.stopped_at.is_(None), lately)
+        query = select(table.c.instance, table.c.host, table.c.pid).where(*going_on)
+        rows = conn.execute(query)
+        return [(row.host, row.pid) for row in rows if row.instance not in known]
+
+    return db.look(work)
+
+
+def on_record(db: Database, worker: str) -> bool:
+    """Has *worker* ever worked with this database, as far as it remembers?"""
+    table = db.tables.worker
+    query = select(table.c.instance).where(table.c.worker == worker).limit(1)
+    return db.look(lambda conn: conn.execute(query).first() is not None)
+
+
 def beat(db: Database, *, instance: str, load: int) -> None:
     """Record that *instance* lives and holds *load* shards."""
     _touch(db, instance, load=load)
@@ -68,13 +92,6 @@ def prune(db: Database, limit: int = 500) -> int:
         return len(ids)
 
     return db.run(work)
-
-
-def live(db: Database) -> list[dict[str, Any]]:
-    """The instances that have not ended, as rows."""
-    table = db.tables.worker
-    query = select(table).where(table.c.stopped_at.is_(None)).order_by(table.c.started_at)
-    return db.look(lambda conn: [dict(row) for row in conn.execute(query).mappings()])
 
 
 def _touch(db: Database, instance: str, *, load: int, ended: bool = False) -> None:

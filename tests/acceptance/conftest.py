@@ -14,6 +14,7 @@ from example_project.site import Site
 from tests.acceptance.forkserver import ForkServer
 from tests.acceptance.gauntlet import Tally
 from tests.acceptance.harness import ROOT, Bench
+from tests.proxy import Proxy
 from tests.services import MariaDB
 
 Reference = Callable[..., dict[str, str]]
@@ -26,6 +27,14 @@ def site() -> Iterator[Site]:
     """12 pages of 10 rows unless a test changes them."""
     with Site() as site:
         yield site
+
+
+@pytest.fixture
+def proxy(mariadb: MariaDB) -> Iterator[Proxy]:
+    """A relay in front of MariaDB that holds, drops or cuts what a test says."""
+    relay = Proxy(mariadb.port)
+    yield relay
+    relay.close()
 
 
 @pytest.fixture(scope="session")

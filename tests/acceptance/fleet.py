@@ -42,6 +42,7 @@ SPARE = 1.0  # seconds from the end of a process to its next start, as a supervi
 STANDS = 6 * LEASE  # at most so long in a commit
 CATCHES_UP = 0  # the machine that takes resumed shards only, so that they do not wait to the end
 SECONDS_TO_END = 15.0
+FINDS_NONE = ("resume_incomplete", "resume_nothing_read")  # no resumed shard is left, or yet
 SAYS_OVER = ("finished", "resume_nothing_to_do")  # the run has a name, and anyone may join it
 
 
@@ -195,7 +196,7 @@ class Fleet:
         machine.crawl, machine.not_before, machine.stands_until = None, self._now() + SPARE, 0.0
         self.counts[f"ends with {crawl.finish_reason}"] += 1
         self._told_over = self._told_over or crawl.finish_reason in SAYS_OVER
-        idle = machine.number == CATCHES_UP and crawl.finish_reason == "resume_incomplete"
+        idle = machine.number == CATCHES_UP and crawl.finish_reason in FINDS_NONE
         if not self.over and not idle:
             self.counts["ends early"] += 1
             outages = self.counts["restart mariadb"] + self.counts["freeze mariadb"]

@@ -219,11 +219,13 @@ class Bench:
         assert self.items == reference
 
     def expire_leases(self) -> None:
-        """Let every lease end now, as if its time had passed."""
-        shard = self.database.tables.task_shard
+        """Let every lease end now, as if its time had passed since the last heartbeat."""
+        shard, worker = self.database.tables.task_shard, self.database.tables.worker
         expired = shard.update().where(shard.c.status == "running")
+        past = datetime.datetime(2000, 1, 1)
         with self.database.transaction() as conn:
-            conn.execute(expired.values(lease_until=datetime.datetime(2000, 1, 1)))
+            conn.execute(expired.values(lease_until=past))
+            conn.execute(worker.update().values(started_at=past, heartbeat_at=past))
 
     def due_at_once(self) -> None:
         """Let every shard that waits for its time fall due now."""

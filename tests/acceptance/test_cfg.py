@@ -219,8 +219,9 @@ CREATE TABLE person (
     title VARCHAR(5)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4
 """
-# What asks for the next page has to hold its token; it is no listing.
-PRIVATE_COLUMNS = ("cursor", "first_cursor", "spec")
+# What asks for the next page has to hold its token, and a refused row is kept with its value,
+# shortened, for who looks into the table; they are no listing.
+PRIVATE_COLUMNS = ("cursor", "first_cursor", "spec", "value")
 
 
 def ours(log: str) -> str:

@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -57,13 +57,6 @@ class Rows(scrapy.Spider):
     def parse(self, response):
         yield from rows(response)
 """
-
-
-@pytest.fixture
-def proxy(mariadb: MariaDB) -> Iterator[Proxy]:
-    relay = Proxy(mariadb.port)
-    yield relay
-    relay.close()
 
 
 @pytest.fixture
@@ -311,6 +304,53 @@ def test_rows_that_the_database_refuses_go_to_quarantine_without_a_task(
     assert {(row["task_id"], row["page"], row["kind"]) for row in bench.quarantine} == {
         (None, None, "row")
     }
+
+
+UNFIT = """\
+class Rows(scrapy.Spider):
+    name = "rows"
+    item_table = ItemTable("plain", key=["url"])
+
+    async def start(self):
+        for number in range(40):
+            yield {"url": f"u{number}", "tags": [float("nan")] if number % 8 == 3 else ["a"]}
+            yield {"url": None, "tags": []}
+        yield {"url": "long", "tags": "x" * 41}
+"""
+
+
+def test_an_item_that_no_row_can_be_made_of_is_on_record_too(bench: Bench) -> None:
+    write(bench, UNFIT)
+    sqlite = bench.database.dialect == "sqlite"
+    exact = "" if sqlite else " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"
+    with bench.database.transaction() as conn:
+        conn.exec_driver_sql(
+            "CREATE TABLE plain (url VARCHAR(20) NOT NULL PRIMARY KEY, tags VARCHAR(40))" + exact
+        )
+    crawl = bench.crawl(RESUME_COMMIT_ITEMS=7)
+    kinds = Counter(
+        (row["kind"], row["error_class"], row["item_table"], row["column_name"], row["task_id"])
+        for row in bench.quarantine
+    )
+    assert kinds == {
+        ("item", "NoKey", "plain", "url", None): 40,
+        ("item", "Unfit", "plain", "tags", None): 5,
+        ("row", "Unfit", "plain", "tags", None): 1,
+    }
+    unfit = [row for row in bench.quarantine if row["error_class"] == "Unfit"]
+    assert sorted(row["item_key"] for row in unfit)[:3] == ["long", "u11", "u19"]
+    assert crawl.stats["resume/items/written"] == crawl.stats["item_scraped_count"] - 1 == 35
+    assert crawl.stats["resume/items/quarantined"] == 46
+    assert (crawl.said("ERROR"), crawl.said("Traceback")) == ([], [])
+    told = [line.partition("WARNING: ")[2] for line in of_ours(crawl, "WARNING")]
+    assert told == [
+        "table plain, column url: rows are refused: NoKey:"
+        " the key field 'url' is missing or None; said once",
+        "table plain, column tags: rows are refused: Unfit:"
+        " it holds NaN or an infinity, which JSON does not have; said once",
+        "table plain, column url: 40 rows were refused: NoKey",
+        "table plain, column tags: 6 rows were refused: Unfit",
+    ]
 
 
 def test_a_table_that_cannot_undo_is_refused_before_the_first_request(

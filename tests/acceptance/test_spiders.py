@@ -352,6 +352,17 @@ def test_every_start_request_becomes_a_chain_of_its_own(bench: Bench, reference:
     assert {shard["page_count"] for shard in bench.shards} == {6}
 
 
+def test_an_item_of_start_without_its_key_is_on_record_once(bench: Bench) -> None:
+    keyless = SEVERAL.replace("""yield {"key": "k000",""", """yield {"key": None,""")
+    bench.write(keyless.replace("name = 'rows'", "name, item_key = 'rows', 'key'"))
+    crawl = bench.crawl()
+    (row,) = bench.quarantine
+    assert (row["kind"], row["error_class"], row["column_name"]) == ("item", "NoKey", "key")
+    assert (row["task_id"], row["page"]) == (bench.task["id"], None)
+    assert bench.task["verdict"] == "complete_with_rejects"
+    assert crawl.said("Traceback") == crawl.said("ERROR") == []
+
+
 REACTORS: dict[str, dict[str, Any]] = {
     "asyncio": {"TWISTED_REACTOR": "twisted.internet.asyncioreactor.AsyncioSelectorReactor"},
     "twisted": {"TWISTED_REACTOR": "twisted.internet.epollreactor.EPollReactor"},

@@ -151,13 +151,6 @@ def assert_one_outage(crawl: Crawl) -> None:
 
 
 @pytest.fixture
-def proxy(mariadb: MariaDB) -> Iterator[Proxy]:
-    relay = Proxy(mariadb.port)
-    yield relay
-    relay.close()
-
-
-@pytest.fixture
 def relayed(mariadb_bench: Bench, mariadb: MariaDB, mariadb_name: str, proxy: Proxy) -> Bench:
     """A bench whose crawls, by a user without privileges, reach MariaDB through the proxy."""
     grant(mariadb, mariadb_name)

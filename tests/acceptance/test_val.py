@@ -54,8 +54,9 @@ def test_val_1_text_that_a_narrow_column_cannot_hold(
         crawl = shelf.crawl()
     finally:
         mariadb.execute("SET GLOBAL sql_mode = %s", mode)
-    (warned,) = [line for line in crawl.said("WARNING") if "narrow" in line]
+    warned, *refused = [line for line in crawl.said("WARNING") if "narrow" in line]
     assert "title" in warned and "utf8mb3" in warned
+    assert len(refused) == 2 and all("title" in line and "refused" in line for line in refused)
     narrow = {key: text for key, text in TEXTS.items() if max(text) <= "\uffff"}
     assert dict(shelf.sql("SELECT `key`, title FROM narrow")) == narrow
     assert sorted(shelf.rejects()) == [
@@ -215,7 +216,7 @@ def test_val_4_lists_and_dicts_in_plain_columns(bench: Bench, json_type: str) ->
         "CREATE TABLE thing (`key` VARCHAR(20) {exact} NOT NULL PRIMARY KEY,"
         f" tags TEXT{charset}, list {json_type}{charset * (json_type == 'TEXT')}, small INTEGER)"
     )
-    shelf.crawl()
+    crawl = shelf.crawl()
     rows = {key: (tags, listed) for key, tags, listed, _ in shelf.sql("SELECT * FROM thing")}
     expected: dict[str, Any] = {key: (text, text) for key, text in AS_JSON.items()}
     expected |= {"text": ("x", None), "fine": (None, None)}
@@ -227,8 +228,15 @@ def test_val_4_lists_and_dicts_in_plain_columns(bench: Bench, json_type: str) ->
     assert {row["item_key"] for row in bench.quarantine} == refused.keys()
     for row in bench.quarantine:
         column = refused[row["item_key"]]
-        assert row["page"] == 3 and column in (row["column_name"], *row["error"].split("'"))
+        assert (row["page"], row["column_name"], row["item_table"]) == (3, column, "thing")
+        kind = "item" if row["item_key"] == "object" else "row"  # no row can be made of an object
+        assert (row["kind"], row["error_class"]) == (kind, "Unfit")
     assert bench.task["verdict"] == "complete_with_rejects"
+    *said, verdict = [line for line in crawl.said("WARNING") if "[scrapy_resume" in line]
+    columns = {line.partition("table thing, column ")[2].split(":")[0] for line in said}
+    assert columns == set(refused.values()) and len(said) == len(columns)
+    assert "complete_with_rejects" in verdict and "`scrapy resume why rows` lists them" in verdict
+    assert crawl.said("Traceback") == crawl.said("ERROR") == []
 
 
 DATES = """\

@@ -224,6 +224,9 @@ def test_val_7_a_field_the_table_does_not_have(bench: Bench, at: int, field: str
     assert stopped.finish_reason != "finished" and stopped.code == 0
     (error,) = stopped.said("ERROR")
     assert "book" in error and field in error
+    waiting = [shard["reason"] for shard in bench.shards if shard["status"] == "pending"]
+    assert waiting and all("released: the crawl was stopped by: " in why for why in waiting)
+    assert all("book" in why and field in why for why in waiting)
     if field == "Title":
         assert "title" in error.replace(field, "")  # which column it resembles
     assert (bench.watermark, shelf.count("book"), bench.quarantine) == (1, 6, [])
@@ -350,4 +353,4 @@ def test_tables_by_class_from_the_environment(bench: Bench) -> None:
     ).wait()
     assert check.code == 1
     (said,) = [line for line in check.log.splitlines() if "table offer" in line]
-    assert said in error and "CREATE TABLE" in said
+    assert said.removesuffix(" [spider rows]") in error and "CREATE TABLE" in said

@@ -61,6 +61,10 @@ def test_tables_of_the_projects_spiders_are_checked_too(bench: Bench) -> None:
         class Rows(Numbered):
             name = 'rows'
             item_table = ItemTable("products", key=["key"])
+
+
+        class Others(Rows):
+            name = 'others'
         """
     )
     assert bench.run_scrapy("resume", "db", "upgrade").wait().code == 0
@@ -68,7 +72,7 @@ def test_tables_of_the_projects_spiders_are_checked_too(bench: Bench) -> None:
     assert (check.code, check.log) == (
         1,
         'table products: it does not exist; create it first (mend: CREATE TABLE "products"'
-        ' ("key" VARCHAR(190) NOT NULL, PRIMARY KEY ("key")))\n',
+        ' ("key" VARCHAR(190) NOT NULL, PRIMARY KEY ("key"))) [spiders others, rows]\n',
     )
     bench.write("raise RuntimeError('half an edit')", name="broken")
     check = bench.run_scrapy("resume", "db", "check").wait()

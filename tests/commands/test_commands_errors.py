@@ -68,7 +68,7 @@ def test_a_file_that_is_no_database(scrapy: Scrapy, tmp_path: Path) -> None:
     ("version", "said"),
     [
         ("0000", f"older than {SCHEMA_VERSION}; run `scrapy resume db upgrade`"),
-        ("9999", f"newer than {SCHEMA_VERSION}; this worker needs a newer scrapy_resume"),
+        ("9999", f"newer than {SCHEMA_VERSION}; this worker needs scrapy_resume 7.5 or newer"),
     ],
     ids=["older", "newer"],
 )
@@ -77,6 +77,7 @@ def test_tables_of_another_version(
     resume: Scrapy, world: World, version: str, said: str, words: tuple[str, ...]
 ) -> None:
     world.sql("UPDATE resume_alembic_version SET version_num = :v", v=version)
+    world.sql("UPDATE resume_meta SET value = '7.5' WHERE name = 'package'")
     assert said in one_line(resume(*words))
 
 

@@ -107,6 +107,14 @@ def test_a_site_at_its_cap(resume: Scrapy, world: World) -> None:
     assert "1 shards of its site are read, RESUME_SITE_SHARDS is 1" in capped
 
 
+def test_a_site_that_another_run_fills(resume: Scrapy, world: World) -> None:
+    world.claim(world.plan([Shard("a", 1, 2, site="s")], name="other"), lease=1000)
+    world.plan([Shard("a", 1, 2, site="s")])
+    capped = shard_line(resume, RESUME_SITE_SHARDS=1)
+    assert "1 shards of its site are read, RESUME_SITE_SHARDS is 1" in capped
+    assert resume("why", "books", "--json").json["site_shards"] == {"s": 1}
+
+
 def test_a_shard_that_is_not_for_these_settings(resume: Scrapy, world: World) -> None:
     world.plan([Shard("a", 1, 2, priority=7)])
     said = shard_line(resume, RESUME_PRIORITIES="0-2")

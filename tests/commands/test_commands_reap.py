@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -86,7 +87,19 @@ def test_who_died_on_this_machine_is_not_waited_for(
         )  # fmt: skip
     outcome = resume("reap", RESUME_HOME=str(home))
     assert outcome.out == "Took back 1 shard(s) of processes that died on this machine.\n"
-    assert [one["worker"] for one in workers.live(world.db)] == [living.worker]
+    assert set(world.workers()) == {living.instance}
+    living.free()
+
+
+def test_a_copied_home_takes_nothing_from_the_one_in_use(
+    resume: Scrapy, world: World, tmp_path: Path
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    WorkerSlot.take(one).free()
+    shutil.copytree(one, two)
+    living = WorkerSlot.take(one)
+    world.claim(world.plan(2), 1, worker=living.worker, instance=living.instance, lease=1000)
+    assert resume("reap", RESUME_HOME=str(two)).out == "Nothing had to be taken back.\n"
     living.free()
 
 

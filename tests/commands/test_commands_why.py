@@ -128,18 +128,33 @@ def test_quarantined_records_are_counted_and_the_first_ten_listed(
     assert advice == f"Mend what the reasons say; {_RUN} starts a new run, which reads all again."
 
 
-def test_a_refused_row_is_told_with_its_column_and_value(resume: Scrapy, world: World) -> None:
+def test_pages_read_beyond_a_hole_at_the_beginning(resume: Scrapy, world: World) -> None:
+    task = world.plan([Shard("a", 1, 5)])
+    (shard,) = world.claim(task)
+    world.commit(page(shard, 3))
+    assert "(site, pages 1-5, of which 3 read) is held" in resume("why", "books").out
+
+
+def test_cfg_2_a_refused_row_is_told_with_its_column_and_its_value_if_asked_for(
+    resume: Scrapy, world: World
+) -> None:
     task = world.plan([Shard("a", 1, 1)])
     (shard,) = world.claim(task)
     row = QuarantineRecord(
         task.id, shard.id, 1, 1, "row", None, "k7", "Unfit", "it is no number",
-        column_name="price", value="dear",
+        column_name="price", value="dear", item_table="offer",
     )  # fmt: skip
     world.commit(page(shard, 1, quarantine=(row,)))
-    assert (
-        "  record 1: row k7 (shard 1, page 1): Unfit in column price: it is no number; its value:"
-        " 'dear'" in resume("why", "books").out.splitlines()
+    told = (
+        "  record 1: row k7 (shard 1, page 1): Unfit in column price of table offer:"
+        " it is no number"
     )
+    assert told in resume("why", "books").out.splitlines()
+    assert f"{told}; its value: 'dear'" in resume("why", "books", "--values").out.splitlines()
+    (listed,) = resume("why", "books", "--json").json["quarantine"]
+    assert (listed["item_table"], listed["column_name"]) == ("offer", "price")
+    assert "value" not in listed
+    assert resume("why", "books", "--values", "--json").json["quarantine"][0]["value"] == "dear"
 
 
 def test_a_run_that_nobody_has_planned(resume: Scrapy, world: World) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from scrapy_resume.store import migrate, rowerrors
+from scrapy_resume.store import migrate
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.findings import CODES, FIXED
-from scrapy_resume.store.items import ItemTable, inspect
+from scrapy_resume.store.items import ItemTable, inspect, rowerrors
+from scrapy_resume.store.items.findings import CODES, FIXED
 from tests.docs.pages import rows, section
 from tests.services import MariaDB
 

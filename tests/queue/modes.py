@@ -48,6 +48,10 @@ class Ticks:
         self._timer.cancel()
 
 
+async def read(after: int) -> list[Waiting]:
+    return [Waiting(number, "s", 0, 0) for number in (1, 2) if number > after]
+
+
 def link(url: str, wakeup: Wakeup, woken: list[int]) -> QueueLink:
     def wake() -> None:
         woken.append(threading.get_ident())
@@ -66,13 +70,14 @@ async def scenario(url: str, server: int) -> dict[str, Any]:
     await one.open("modes", 1)
     await wakeup.wait(10)
     await two.open("modes", 1)
-    two.offer([Waiting(1, "s", 0, 0), Waiting(2, "s", 0, 0)])
+    await two.fill(read)
+    two.wake()
     await wakeup.wait(10)
-    taken = await one.take(1, Intake(), ())
+    taken = await one.take(1, Intake())
     closed = [await two.close(8)]
     ticks, began = Ticks(), time.monotonic()
     os.kill(server, signal.SIGSTOP)
-    frozen = [await one.take(1, Intake(), ()) for _ in range(3)]
+    frozen = [await one.take(1, Intake()) for _ in range(3)]
     took = time.monotonic() - began
     closed.append(await one.close(8))
     ticks.stop()

@@ -48,7 +48,7 @@ def test_red_5_flushed_and_stale_hints_give_no_shard_two_owners(
         queue, request = asker(f"w{number}"), 0
         while sum(owners.values()) < SHARDS:
             request += 1
-            hints = queue.take(str(request), 5, Intake(), ())
+            hints = queue.take(str(request), 5, Intake())
             claimed = leases.claim(
                 db, task, worker=f"w{number}", instance=f"w{number}", limit=5, lease=600,
                 hints=[entry.id for entry in hints], alone=True,
@@ -80,7 +80,7 @@ def test_hints_are_what_is_claimed(
         assert queue.offer(batch, filling=True)
         after = batch[-1].id
     queue.end_fill(1)
-    hints = [entry.id for entry in queue.take("1", 7, Intake(), ())]
+    hints = [entry.id for entry in queue.take("1", 7, Intake())]
     claimed = leases.claim(
         db, task, worker="w", instance="w", limit=7, lease=600, hints=hints, alone=True
     )

@@ -74,27 +74,26 @@ def test_filled_by_one_taken_by_all(server: Redis, database_id: str) -> None:
         async with linked(server.url, database_id) as one, linked(server.url, database_id) as two:
             assert await one.link.fill(shelf(*waiting(1, 2, 3, 4, 5))) == 5
             assert await two.link.fill(shelf(*waiting(9))) == 0
-            mine = await one.link.take(2, ALL, ())
-            theirs = await two.link.take(9, ALL, ())
+            mine = await one.link.take(2, ALL)
+            theirs = await two.link.take(9, ALL)
             assert (mine, theirs) == ([1, 2], [3, 4, 5])
             await two.link.settle(theirs, [3])
-            assert await two.link.take(9, ALL, ()) == []
-            assert await two.link.take(0, ALL, ()) == []
+            assert await two.link.take(9, ALL) == []
+            assert await two.link.take(0, ALL) == []
             assert one.stats["queue/filled"] == 5
             assert (two.stats["queue/taken"], two.stats["queue/stale"]) == (3, 2)
 
     in_loop(work)
 
 
-def test_shards_that_come_back_are_offered_and_wake_the_others(
-    server: Redis, database_id: str
-) -> None:
+def test_a_wake_up_reaches_the_others(server: Redis, database_id: str) -> None:
     async def work() -> None:
         async with linked(server.url, database_id) as one, linked(server.url, database_id) as two:
             before = len(one.woken)
-            one.link.offer(waiting(7, 8, lane=1))
+            assert await one.link.fill(shelf(*waiting(7, 8, lane=1), *waiting(9))) == 3
+            one.link.wake()
             await two.wakes()
-            assert await two.link.take(9, Intake.parse("resumed"), ()) == [7, 8]
+            assert await two.link.take(9, Intake.parse("resumed")) == [7, 8]
             assert set(two.woken) == {threading.get_ident()}  # the event loop's own thread
             assert len(one.woken) == before  # nobody wakes himself
 
@@ -142,12 +141,12 @@ def test_a_take_whose_reply_was_lost_is_asked_again(
 
     async def work() -> None:
         async with linked(server.url, database_id) as one:
-            one.link.offer(waiting(1, 2, 3))
+            await one.link.fill(shelf(*waiting(1, 2, 3)))
             monkeypatch.setattr(shardqueue.ShardQueue, "take", lose)
-            assert await one.link.take(2, ALL, ()) == []
+            assert await one.link.take(2, ALL) == []
             await until(lambda: _ask(one) and not one.link.away)
-            assert await one.link.take(2, ALL, ()) == [1, 2]
-            assert await one.link.take(2, ALL, ()) == [3]
+            assert await one.link.take(2, ALL) == [1, 2]
+            assert await one.link.take(2, ALL) == [3]
 
     in_loop(work)
 
@@ -177,7 +176,7 @@ def test_flushall_while_filling_stops_and_the_next_fill_is_whole(
 
             assert await one.link.fill(flushed) < 9
             assert await one.link.fill(read) == 9
-            assert await one.link.take(20, ALL, ()) == [*range(1, 10)]
+            assert await one.link.take(20, ALL) == [*range(1, 10)]
 
     in_loop(work)
 
@@ -191,12 +190,12 @@ def test_red_8_a_frozen_redis_never_holds_the_loop_up(
     async def work() -> tuple[float, list[float]]:
         took = []
         async with linked(server.url, database_id) as one, lag() as meter:
-            one.link.offer(waiting(1, 2))
-            assert await one.link.take(1, ALL, ()) == [1]
+            await one.link.fill(shelf(*waiting(1, 2)))
+            assert await one.link.take(1, ALL) == [1]
             server.freeze()
             for _ in range(5):
                 began = time.monotonic()
-                assert await one.link.take(1, ALL, ()) == []
+                assert await one.link.take(1, ALL) == []
                 assert await one.link.alive(["i"]) == set()
                 assert await one.link.lock("recover", 60)
                 assert await one.link.fill(shelf(*waiting(5))) == 0
@@ -204,14 +203,13 @@ def test_red_8_a_frozen_redis_never_holds_the_loop_up(
                     post()
                 one.link.beat("i", 60)
                 one.link.share([b"x"])
-                one.link.offer(waiting(3))
                 await one.link.settle([1], [1])
                 took.append(time.monotonic() - began)
                 assert one.link.away
                 await asyncio.sleep(0.25)
             server.thaw()
             await until(lambda: _ask(one) and not one.link.away)
-            assert await one.link.take(9, ALL, ()) != []
+            assert await one.link.take(9, ALL) != []
         return meter.worst, took
 
     worst, took = in_loop(work)
@@ -236,7 +234,7 @@ def test_red_8_dead_connections_are_left_for_new_ones(server: Redis, database_id
         async with linked(url, database_id) as one, linked(server.url, database_id) as two:
             await one.link.alive(["i"])  # both connections are there now
             relay.swallow()
-            assert await one.link.take(1, ALL, ()) == []
+            assert await one.link.take(1, ALL) == []
             assert one.link.away
             await until(lambda: _ask(one) and not one.link.away)
             await until(lambda: one.woken)
@@ -256,7 +254,6 @@ def test_red_8_closing_while_redis_is_frozen(server: Redis, database_id: str) ->
         server.freeze()
         one.link.beat("i", 60)
         one.link.wake()
-        one.link.offer(waiting(1))
         one.link.forget()
         began = time.monotonic()
         async with lag() as meter:
@@ -320,8 +317,8 @@ def test_red_8_no_call_of_redis_py_is_made_in_the_loop(
 
     async def work() -> None:
         async with linked(server.url, database_id, shared_fingerprints=True) as one:
-            one.link.offer(waiting(1, 2))
-            taken = await one.link.take(1, ALL, ())
+            await one.link.fill(shelf(*waiting(1, 2)))
+            taken = await one.link.take(1, ALL)
             await one.link.settle(taken, taken)
             await one.link.alive(["i"])
             await one.link.lock("recover", 60)
@@ -344,18 +341,18 @@ def test_red_5_redis_disappears_and_comes_back(
     server.start()
 
     async def work() -> None:
-        async with linked(server.url, database_id) as one:
-            one.link.offer(waiting(1, 2, 3))
-            assert await one.link.take(1, ALL, ()) == [1]
+        async with linked(server.url, database_id, heartbeat=0.05) as one:
+            await one.link.fill(shelf(*waiting(1, 2, 3)))
+            assert await one.link.take(1, ALL) == [1]
             server.kill()
-            assert await one.link.take(1, ALL, ()) == []
+            assert await one.link.take(1, ALL) == []
             assert one.link.away
             await until(lambda: one.stats["queue/away"] == 1)
             server.start()
             woken = len(one.woken)
             await until(lambda: _ask(one) and not one.link.away)
             await until(lambda: len(one.woken) > woken)
-            assert await one.link.take(9, ALL, ()) == ([2, 3] if kept else [])
+            assert await one.link.take(9, ALL) == ([2, 3] if kept else [])
             assert await one.link.fill(shelf(*waiting(2, 3))) == 2
             async with linked(server.url, database_id) as two:
                 two.link.wake()
@@ -379,7 +376,7 @@ def test_red_5_start_and_stop_while_redis_is_down(
         down = Linked(server.url)
         await down.link.open(database_id, 1)
         assert down.link.away
-        assert await down.link.take(5, ALL, ()) == []
+        assert await down.link.take(5, ALL) == []
         assert await down.link.lock("recover", 60)
         assert await down.link.close(5)
         assert time.monotonic() - began < 2
@@ -441,10 +438,10 @@ def test_red_5_a_connection_cut_while_idle_is_made_anew(
 ) -> None:
     async def work() -> None:
         async with linked(server.url, database_id) as one:
-            one.link.offer(waiting(1))
+            await one.link.fill(shelf(*waiting(1)))
             await one.link.alive(["i"])
             redis_client.client_kill_filter(_type="normal", skipme=True)
-            assert await one.link.take(1, ALL, ()) == [1]
+            assert await one.link.take(1, ALL) == [1]
             assert not one.link.away
 
     in_loop(work)
@@ -456,23 +453,47 @@ def test_red_6_a_full_redis_is_done_without(
 ) -> None:
     async def work() -> None:
         async with linked(server.url, database_id) as one:
-            one.link.offer(waiting(1, 2))
+            await one.link.fill(shelf(*waiting(1, 2)))
             await one.link.alive(["i"])
             redis_client.config_set("maxmemory", 1)
             for _ in range(5):
                 one.link.beat("i", 60)
                 assert await one.link.lock("recover", 60)
-                assert await one.link.take(1, ALL, ()) == []
+                assert await one.link.take(1, ALL) == []
                 await asyncio.sleep(0.25)
             assert one.link.away
             redis_client.config_set("maxmemory", 0)
             await until(lambda: _ask(one) and not one.link.away)
-            assert await one.link.take(9, ALL, ()) == [1, 2]
+            assert await one.link.take(9, ALL) == [1, 2]
 
     in_loop(work)
     (away,) = lines(said, logging.WARNING)
     assert "maxmemory" in away
     assert len(lines(said)) == 2
+
+
+def test_red_5_a_step_forbidden_in_mid_run_is_told_once(
+    server: Redis, redis_client: Client, database_id: str, said: pytest.LogCaptureFixture
+) -> None:
+    """What it still lets us do must not make it look back every few seconds."""
+    redis_client.acl_setuser(
+        "limited", enabled=True, nopass=True, keys=["*"], channels=["*"], categories=["+@all"]
+    )
+    url = server.url.replace("redis://", "redis://limited:x@")
+
+    async def work() -> None:
+        async with linked(url, database_id, listening=False) as one:
+            redis_client.execute_command("ACL", "SETUSER", "limited", "-evalsha")
+            assert await one.link.take(1, ALL) == []
+            for _ in range(8):
+                _ask(one)
+                await asyncio.sleep(0.1)
+            assert one.link.away and not any("back" in line for line in lines(said))
+            redis_client.execute_command("ACL", "SETUSER", "limited", "+evalsha")
+            await until(lambda: _ask(one) and not one.link.away)
+
+    in_loop(work)
+    assert len(lines(said, logging.WARNING)) <= 2, lines(said)
 
 
 # What Redis does when it is full
@@ -522,8 +543,8 @@ def test_red_7_what_cannot_be_checked_is_said(
 
 async def _open_and_close(url: str, database_id: str, **settings: Any) -> None:
     async with linked(url, database_id, **settings) as one:
-        one.link.offer(waiting(1))
-        assert await one.link.take(1, ALL, ()) == [1]
+        await one.link.fill(shelf(*waiting(1)))
+        assert await one.link.take(1, ALL) == [1]
 
 
 # Many links
@@ -552,8 +573,8 @@ def test_closing_one_leaves_the_others(server: Redis, database_id: str) -> None:
         async with linked(server.url, database_id) as one:
             async with linked(server.url, database_id):
                 pass
-            one.link.offer(waiting(1))
-            assert await one.link.take(1, ALL, ()) == [1]
+            await one.link.fill(shelf(*waiting(1)))
+            assert await one.link.take(1, ALL) == [1]
 
     in_loop(work)
 
@@ -566,7 +587,7 @@ def test_before_the_beginning_nothing_is_asked(
         one.link.wake()
         one.link.forget()
         one.link.beat("i", 60)
-        assert await one.link.take(1, ALL, ()) == []
+        assert await one.link.take(1, ALL) == []
         assert await one.link.lock("recover", 60)
         assert await one.link.close(5)
 
@@ -578,7 +599,7 @@ def test_after_the_end_nothing_is_asked(server: Redis, database_id: str) -> None
     async def work() -> None:
         async with linked(server.url, database_id) as one:
             pass
-        assert await one.link.take(1, ALL, ()) == []
+        assert await one.link.take(1, ALL) == []
         one.link.beat("i", 60)
         assert await one.link.close(1)
 

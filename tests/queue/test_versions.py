@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 TESTS = ("test_wakeups.py", "test_redisclient.py", "test_shardqueue.py")
 
 
-@pytest.mark.parametrize("version", ["5.0.8", "6.4.0"])
+@pytest.mark.parametrize("version", ["5.0.8", pytest.param("6.4.0", marks=pytest.mark.stress)])
 def test_red_9_with_other_versions_of_redis_py(version: str) -> None:
     path = f"{_installed(version)}{os.pathsep}{ROOT}"
     env = {**os.environ, "PYTHONPATH": path}

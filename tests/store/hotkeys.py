@@ -25,10 +25,11 @@ from pathlib import Path
 from typing import Any
 
 from scrapy_resume.exceptions import StoreUnavailable
-from scrapy_resume.store import checkpoints, itembatch
+from scrapy_resume.store import checkpoints
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.items import ItemTable, ItemWriter, Row
-from scrapy_resume.store.itemsending import Sender
+from scrapy_resume.store.items import batch as itembatch
+from scrapy_resume.store.items.sending import Sender
 
 TABLES = {
     "hot": ItemTable("hot", ["k"]),

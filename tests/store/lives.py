@@ -25,7 +25,7 @@ from scrapy_resume.page import Shard
 from scrapy_resume.store import acts, checkpoints, leases, quarantine, tasks, transitions
 from scrapy_resume.store.checkpoints import Finish, PageRecord, Record, Release
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.itemtable import Row
+from scrapy_resume.store.items.table import Row
 from scrapy_resume.store.leases import ClaimedShard
 from scrapy_resume.store.quarantine import QuarantineRecord
 from scrapy_resume.testing.rules import wrong_in

@@ -13,11 +13,12 @@ from twisted.internet.defer import Deferred
 
 from scrapy_resume.committer import Committer, GroupLimits, Outcome
 from scrapy_resume.exceptions import RunRefused
+from scrapy_resume.outage import Outage
 from scrapy_resume.page import ErrorKind
 from scrapy_resume.store import attendance, checkpoints, leases, quarantine, tasks
 from scrapy_resume.store.checkpoints import Finish, PageRecord, Record, Release
 from scrapy_resume.store.items import ItemWriter
-from scrapy_resume.store.itemtable import Row
+from scrapy_resume.store.items.table import Row
 from scrapy_resume.store.leases import ClaimedShard
 from scrapy_resume.store.quarantine import QuarantineRecord
 from scrapy_resume.threads import StoreThread
@@ -28,7 +29,7 @@ from tests.store.worlds import World, item, page
 
 def test_a_chain_does_not_pass_over_a_page_that_an_earlier_group_refused(world: World) -> None:
     """The pages behind it were queued already and come with the next group."""
-    (one,) = world.claim(world.plan(1, ordered_default=True))
+    (one,) = world.claim(world.plan(1, ordered=True))
     world.commit(page(one, 1, cursor='"p2"'))
     refused = world.commit(page(one, 2, _poison(), cursor='"p3"'), hold_records=True)
     assert [number for _, number, _ in refused.held] == [2]
@@ -45,7 +46,7 @@ def test_a_chain_does_not_pass_over_a_page_that_an_earlier_group_refused(world: 
 
 def test_the_last_page_of_a_chain_does_not_end_it_over_a_hole(world: World) -> None:
     """It has no cursor: that it belongs to a chain must be said."""
-    (one,) = world.claim(world.plan(1, ordered_default=True))
+    (one,) = world.claim(world.plan(1, ordered=True))
     world.commit(page(one, 1, cursor='"p2"'))
     last = page(one, 3, ordered=True, ends=True)
     result = world.commit(last, Finish(one.id, one.fencing_token, "done", "no next page"))
@@ -56,7 +57,7 @@ def test_the_last_page_of_a_chain_does_not_end_it_over_a_hole(world: World) -> N
 
 
 def test_a_chain_that_was_held_goes_on_at_the_same_page_and_cursor(world: World) -> None:
-    task = world.plan(1, ordered_default=True)
+    task = world.plan(1, ordered=True)
     (one,) = world.claim(task)
     world.commit(page(one, 1, cursor='"p2"'))
     world.commit(page(one, 3, cursor='"p4"'))
@@ -172,6 +173,7 @@ def _committed_together(world: World, first: Record, *records: Record) -> list[s
         inc_stat=lambda *_: None,
         on_failure=lambda error: None,
         patience=0,
+        outage=Outage(0),
     )
     committer.positions.update(world.positions)
     outcomes = [committer.submit(record) for record in (first, *records)]

@@ -161,7 +161,7 @@ def test_an_id_with_room_takes_the_fast_way(
 def test_a_key_that_somebody_else_inserts_meanwhile(mariadb_world: World) -> None:
     shelf = Shelf(mariadb_world, TWO)
     shelf.store({"isbn": "1", "slug": "a"})
-    from scrapy_resume.store.itemsending import Sender
+    from scrapy_resume.store.items.sending import Sender
 
     known = Sender._known
     looks = []

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import event
 
 from scrapy_resume.store.items import Row
-from scrapy_resume.store.rowerrors import shortened
+from scrapy_resume.store.items.rowerrors import shortened
 from tests.store.shelves import Shelf
 from tests.store.worlds import World, page
 

@@ -11,8 +11,8 @@ import pytest
 from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.store import items, migrate
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.findings import CODES, FIXED, Finding
 from scrapy_resume.store.items import ItemTable
+from scrapy_resume.store.items.findings import CODES, FIXED, Finding
 from tests.services import MariaDB
 from tests.store.worlds import World
 
@@ -33,7 +33,7 @@ BAD = [
     (f"CREATE TABLE book ({KEY}, title TEXT)", "no_unique_index",
      "table book: no unique index is made of just (isbn)"),
     (f"CREATE TABLE book ({KEY}, shop INTEGER NOT NULL, UNIQUE (isbn, shop))", "no_unique_index",
-     "table book: no unique index is made of just (isbn)"),
+     "just (isbn); its unique indexes are of (isbn, shop), which the key"),
     (f"CREATE TABLE book ({KEY} PRIMARY KEY, slug VARCHAR(20), UNIQUE (slug))",
      "second_unique_index", "table book: its unique index (slug) may match an unrelated row"),
     (f"CREATE TABLE book (slug VARCHAR(20) PRIMARY KEY, {KEY}, UNIQUE (isbn))",
@@ -128,6 +128,32 @@ def test_what_only_a_server_can_get_wrong(
     assert [(column.Field, column.Null, column.Default) for column in after] == defaults
 
 
+def test_the_mends_of_one_key_column_do_not_undo_each_other(mariadb_world: World) -> None:
+    world = mariadb_world
+    world.sql("CREATE TABLE book (isbn VARCHAR(20) COLLATE latin1_swedish_ci, UNIQUE (isbn))")
+    found = inspect(world)
+    assert [one.code for one in found] == ["nullable_key", "charset", "collation"]
+    for one in found:
+        world.sql(str(one.mend))
+    assert inspect(world) == []
+
+
+def test_the_order_of_a_column_that_is_no_key_is_left_to_its_owner(mariadb_world: World) -> None:
+    world = mariadb_world
+    world.sql(sql(world, f"CREATE TABLE book ({KEY} PRIMARY KEY, title TEXT CHARACTER SET latin1)"))
+    (found,) = inspect(world)
+    assert str(found.mend).endswith("CHARACTER SET utf8mb4")
+
+
+def test_no_mend_drops_the_index_that_may_be_the_key_that_was_meant(world: World) -> None:
+    world.sql(sql(world, f"CREATE TABLE book ({KEY}, shop INTEGER NOT NULL)"))
+    world.sql("CREATE UNIQUE INDEX meant ON book (isbn, shop)")
+    assert [(one.code, bool(one.mend)) for one in inspect(world)] == [
+        ("no_unique_index", True),
+        ("second_unique_index", False),
+    ]
+
+
 def test_columns_that_an_item_table_names_must_exist(world: World) -> None:
     world.sql(sql(world, GOOD[0]))
     found = inspect(world, update=["title", "price"], newer_by="seen")
@@ -138,6 +164,36 @@ def test_columns_that_an_item_table_names_must_exist(world: World) -> None:
     for one in found:
         world.sql(str(one.mend))
     assert inspect(world, update=["title", "price"], newer_by="seen") == []
+
+
+def test_a_missing_column_hides_nothing_else(mariadb_world: World) -> None:
+    world = mariadb_world
+    world.sql(
+        "CREATE TABLE book (isbn VARCHAR(20) COLLATE utf8mb4_general_ci, slug VARCHAR(20),"
+        " UNIQUE (isbn), UNIQUE (slug))"
+    )
+    found = inspect(world, update=["price"])
+    assert [one.code for one in found] == [
+        "missing_column", "second_unique_index", "nullable_key", "collation",
+    ]  # fmt: skip
+    for one in found:
+        world.sql(str(one.mend))
+    assert inspect(world, update=["price"]) == []
+
+
+def test_a_missing_key_column_is_all_that_is_said_of_indexes(world: World) -> None:
+    world.sql(sql(world, GOOD[0]))
+    found = inspect(world, key=["isbn", "shop"])
+    assert [(one.code, one.column) for one in found] == [("missing_column", "shop")]
+
+
+def test_no_mend_makes_an_ordinary_column_of_a_generated_one(mariadb_world: World) -> None:
+    world = mariadb_world
+    made = "slug VARCHAR(20) CHARACTER SET latin1 AS (title) STORED"
+    world.sql(sql(world, f"CREATE TABLE book ({KEY} PRIMARY KEY, title VARCHAR(20), {made})"))
+    assert [(one.code, one.column, one.mend) for one in inspect(world)] == [
+        ("charset", "slug", None)
+    ]
 
 
 def test_a_column_that_is_spelt_in_another_case_is_another_one(world: World) -> None:
@@ -256,7 +312,10 @@ def test_checks_are_settable(world: World) -> None:
     [
         ("nulable_key=warn", "RESUME_ITEM_CHECKS names the check nulable_key; there are missing_"),
         ("nullable_key=off", "sets nullable_key to off; allowed is one of refuse, warn, ignore"),
-        *((f"{code}=warn", f"sets {code} to warn; it cannot be lived with") for code in sorted(FIXED)),
+        *(
+            (f"{code}=warn", f"sets {code} to warn; it cannot be lived with")
+            for code in sorted(FIXED)
+        ),
     ],
 )
 def test_checks_that_cannot_be(world: World, check: str, message: str) -> None:

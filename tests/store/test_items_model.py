@@ -130,7 +130,9 @@ class Model:
 
     def _updated(self, values: dict[str, Any]) -> set[str]:
         update = self.case.update
-        listed = () if update is None else values if update == "all" else update
+        if update == "all":
+            return values.keys() - {*self.case.key}
+        listed = () if update is None else {*update, self.case.newer_by}  # the guard goes along
         return set(listed) & values.keys() - {*self.case.key}
 
 

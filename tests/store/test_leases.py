@@ -51,7 +51,7 @@ def test_reap_takes_expired_shards_back_and_fences_their_owner(world: World) -> 
     task = world.plan(3)
     one, two = world.claim(task, 2, lease=0)
     (three,) = world.claim(task, 1, instance="w2")
-    assert [back.id for back in leases.reap(world.db, actor="reaper")] == [one.id, two.id]
+    assert leases.reap(world.db, actor="reaper") == [one.id, two.id]
     row = world.shard(one.id)
     assert (row.status, row.due, row.lane, row.fencing_token) == ("pending", 1, 1, 2)
     assert (row.worker, row.instance, row.lease_until) == (None, None, None)
@@ -188,11 +188,7 @@ def test_an_outlook_counts_what_others_hold(world: World) -> None:
     world.claim(task, 1, worker="v", instance="v1", lease=30)
     world.commit(Finish(mine[0].id, mine[0].fencing_token, "done", "read"))
     outlook = leases.outlook(world.db, task.id, instance="w1")
-    assert outlook.next_expiry is not None and 20 < outlook.next_expiry <= 30
-    assert outlook == Outlook(
-        pending=3, running=2, due=3, leased_elsewhere=1, next_expiry=outlook.next_expiry,
-        planned=True,
-    )  # fmt: skip
+    assert outlook == Outlook(pending=3, running=2, due=3, leased_elsewhere=1)
     assert leases.outlook(world.db, task.id).leased_elsewhere == 2
 
 

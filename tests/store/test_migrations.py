@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scrapy_resume.exceptions import SchemaMismatch
-from scrapy_resume.store import facts, migrate
+from scrapy_resume.store import meta, migrate
 from scrapy_resume.store.engine import Database
 from tests.services import MariaDB
 from tests.store.parallel import in_threads
@@ -114,7 +114,7 @@ def first_tables(db: Database) -> None:
     """The tables as the first revision made them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(migrate, "SCHEMA_VERSION", "0001")
-        patch.setattr(facts, "write", lambda *_: None)
+        patch.setattr(meta, "write", lambda *_: None)
         migrate.ensure_schema(db)
 
 
@@ -145,7 +145,7 @@ def test_the_tables_have_an_id_of_their_own(database_url: str) -> None:
     databases = [Database.connect(database_url, prefix=prefix) for prefix in ("a_", "b_", "a_")]
     for db in databases:
         migrate.ensure_schema(db)
-    one, two, again = (migrate.database_id(db) for db in databases)
+    one, two, again = (meta.database_id(db) for db in databases)
     assert one == again != two
     assert re.fullmatch("[0-9a-f]{12}", one)
 
@@ -153,7 +153,7 @@ def test_the_tables_have_an_id_of_their_own(database_url: str) -> None:
 def test_many_ask_for_the_id_at_once(database_url: str) -> None:
     migrate.ensure_schema(Database.connect(database_url))
     found: list[str] = []
-    in_threads(database_url, [lambda other: found.append(migrate.database_id(other.db))] * 4)
+    in_threads(database_url, [lambda other: found.append(meta.database_id(other.db))] * 4)
     assert len(found) == 4 and len(set(found)) == 1
 
 
@@ -161,16 +161,16 @@ def test_a_newer_protocol_is_refused_and_names_the_package(database_url: str) ->
     db = Database.connect(database_url)
     migrate.ensure_schema(db)
     with db.transaction() as conn:
-        assert facts.read(conn, db, "protocol") == str(migrate.PROTOCOL_VERSION)
-        facts.write(conn, db, "protocol", "99")
-        facts.write(conn, db, "package", "7.5")
+        assert meta.read(conn, db, "protocol") == str(migrate.PROTOCOL_VERSION)
+        meta.write(conn, db, "protocol", "99")
+        meta.write(conn, db, "package", "7.5")
     says = "speak protocol 99, newer than 1; this worker needs scrapy_resume 7.5 or newer"
     for ask in (migrate.ensure_schema, migrate.still_fits, migrate.upgrade):
         with pytest.raises(SchemaMismatch, match=says):
             ask(db)
     assert len(migrate.check(db)) == 1 and says in migrate.check(db)[0]
     with db.read() as conn:
-        assert facts.read(conn, db, "protocol") == "99"
+        assert meta.read(conn, db, "protocol") == "99"
 
 
 @pytest.mark.parametrize(("version", "word"), [("0000", "upgrade"), ("9999", "newer")])
@@ -185,6 +185,16 @@ def test_another_schema_version_is_refused(database_url: str, version: str, word
         migrate.still_fits(db)
     (finding,) = migrate.check(db)
     assert word in finding
+
+
+def test_newer_tables_that_no_longer_say_whose_they_are(database_url: str) -> None:
+    db = Database.connect(database_url)
+    migrate.ensure_schema(db)
+    stamp(db, "9999")
+    with db.transaction() as conn:
+        conn.exec_driver_sql("DROP TABLE resume_meta")
+    with pytest.raises(SchemaMismatch, match="newer than 0002; this worker needs a newer scrapy"):
+        migrate.still_fits(db)
 
 
 def test_newer_tables_are_never_downgraded(database_url: str) -> None:

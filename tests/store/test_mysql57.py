@@ -11,7 +11,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from scrapy_resume.store import schema
-from scrapy_resume.store.upserts import Rule, upsert
+from scrapy_resume.store.items.upserts import Rule, upsert
 
 NEWER = re.compile(
     r"0900|SKIP LOCKED|NOWAIT|\bRETURNING\b|\bAS new\b|INVISIBLE|\bDEFAULT \(|JSON_TABLE|^WITH\b"

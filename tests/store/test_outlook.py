@@ -19,9 +19,9 @@ FRESH, RESUMED = Intake.parse("fresh"), Intake.parse("resumed")
 
 
 def look(world: World, task: Task, **options: Any) -> Outlook:
-    """The outlook without its times, which differ from call to call."""
+    """The outlook without its time, which differs from call to call."""
     found = leases.outlook(world.db, task.id, **({"instance": "w1"} | options))
-    return replace(found, next_due=None, next_expiry=None)
+    return replace(found, next_due=None)
 
 
 def park(world: World, site: str) -> None:
@@ -44,12 +44,9 @@ def mixed(world: World) -> Task:
 
 
 def test_an_outlook_of_everything(world: World, mixed: Task) -> None:
-    assert look(world, mixed) == Outlook(
-        pending=4, running=2, due=3, leased_elsewhere=1, planned=True
-    )
+    assert look(world, mixed) == Outlook(pending=4, running=2, due=3, leased_elsewhere=1)
     found = leases.outlook(world.db, mixed.id, instance="w1")
     assert found.next_due is not None and 3500 < found.next_due <= 3600
-    assert found.next_expiry is not None and 5 < found.next_expiry <= 15
 
 
 @pytest.mark.parametrize(
@@ -74,23 +71,21 @@ def test_an_outlook_is_about_what_the_worker_takes(
 def test_a_wait_for_others_shards_is_none_of_ours(world: World, mixed: Task) -> None:
     nowhere = Intake(sites=frozenset({"nowhere"}))
     found = leases.outlook(world.db, mixed.id, instance="w1", intake=nowhere)
-    assert (found.next_due, found.next_expiry) == (None, None)
+    assert (found.next_due, found.leased_elsewhere) == (None, 0)
 
 
 def test_a_running_shard_may_come_back_as_resumed(world: World) -> None:
     task = world.plan(2)
     one, _ = world.claim(task, 2, worker="v", instance="v1")
     world.sql("UPDATE resume_task_shard SET lane = 1 WHERE id = :id", id=one.id)
-    assert look(world, task, intake=RESUMED) == Outlook(running=2, leased_elsewhere=2, planned=True)
-    assert look(world, task, intake=FRESH) == Outlook(
-        running=2, leased_elsewhere=1, other=1, planned=True
-    )
+    assert look(world, task, intake=RESUMED) == Outlook(running=2, leased_elsewhere=2)
+    assert look(world, task, intake=FRESH) == Outlook(running=2, leased_elsewhere=1, other=1)
 
 
 def test_parked_sites_are_told_apart(world: World) -> None:
     task = world.plan([Shard(f"s{n}", site="ab"[n % 2]) for n in range(5)])
     park(world, "a")
-    assert look(world, task) == Outlook(pending=5, due=2, parked=3, planned=True)
+    assert look(world, task) == Outlook(pending=5, due=2, parked=3)
     (held,) = world.claim(task, 1)
     world.commit(Release(held.id, held.fencing_token, "503", "retryable", 3600.0))
     world.sql("UPDATE resume_site_health SET site = 'b'")
@@ -111,7 +106,7 @@ def test_final_shards_are_no_work(world: World) -> None:
     task = world.plan(3)
     for one, status in zip(world.claim(task), ("done", "failed", "failed"), strict=True):
         world.commit(Finish(one.id, one.fencing_token, status, "read"))
-    assert look(world, task) == Outlook(planned=True)
+    assert look(world, task) == Outlook()
     world.sql("UPDATE resume_task SET desired = 'pause'")
     assert look(world, task).desired == "pause"
 

@@ -194,7 +194,7 @@ def test_with_hold_a_refused_row_holds_its_page(world: World) -> None:
 
 
 def test_with_hold_a_chain_does_not_go_on_behind_its_held_page(world: World) -> None:
-    (one,) = world.claim(world.plan(1, ordered_default=True))
+    (one,) = world.claim(world.plan(1, ordered=True))
     result = world.commit(
         page(one, 1, cursor='"p2"'), page(one, 2, poison("bad"), cursor='"p3"'),
         page(one, 3, cursor='"p4"'), hold_records=True,

@@ -9,7 +9,7 @@ import pytest
 
 from scrapy_resume.exceptions import ConfigurationError, LeaseLost
 from scrapy_resume.page import Shard
-from scrapy_resume.store import leases, plans, tasks
+from scrapy_resume.store import plans, tasks
 from tests.proxy import Proxy
 from tests.store.parallel import in_threads
 from tests.store.worlds import World
@@ -79,12 +79,6 @@ def test_what_a_plan_stores(world: World) -> None:
     assert (numbered.fencing_token, numbered.attempt_count, numbered.resumed) == (1, 1, False)
 
 
-def test_the_way_of_paging_decides_what_shards_do_not_say(world: World) -> None:
-    shards = [Shard("a"), Shard("b", last_page=3), Shard("c", ordered=False)]
-    task = world.plan(shards, ordered_default=lambda shard: shard.last_page is None)
-    assert [one.ordered for one in world.claim(task)] == [True, False, False]
-
-
 @pytest.mark.parametrize(
     ("shards", "message"),
     [
@@ -108,11 +102,6 @@ def test_a_plan_that_cannot_be_stored(world: World, shards: list[Shard], message
 def test_keys_that_differ_only_a_little_are_different_shards(world: World) -> None:
     task = world.plan([Shard("a"), Shard("A"), Shard("a "), Shard("á")])
     assert len(world.claim(task)) == 4
-
-
-def test_outlook_of_an_unplanned_run(world: World) -> None:
-    task = world.open()
-    assert not leases.outlook(world.db, task.id).planned
 
 
 def chunk(first: int, count: int) -> list[Shard]:

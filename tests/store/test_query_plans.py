@@ -123,7 +123,7 @@ def test_an_outlook_reads_indexes_and_no_table(filled: World) -> None:
     intake = Intake.parse("fresh", "0-1", ["site1", "site2"])
     plan = explain(filled, outlook_query(filled.db, 2, "w", intake, ["site3"], ["site4"]))
     used = {step["key"] for step in plan if step["key"]}
-    assert used == {f"resume_task_shard_{name}" for name in ("claim", "due", "lease")}
+    assert used == {f"resume_task_shard_{name}" for name in ("claim", "due")}
     assert not [step for step in plan if "filesort" in step["Extra"]]
     counts = [step for step in plan if step["key"] == "resume_task_shard_claim"]
     with_rows = [step for step in counts if "Using index condition" in step["Extra"]]
@@ -169,7 +169,6 @@ def test_sqlite_is_served_alike(sqlite_url: str) -> None:
         (turns_query(db, "lease", reaping.expired_rule(db, now)), "resume_task_shard_lease"),
         (turns_query(db, "due", waits.late_rule(db, now)), "resume_task_shard_due"),
         (outlook, "resume_task_shard_due (next_run_at>?)"),
-        (outlook, "resume_task_shard_lease (lease_until>?)"),
     ):
         steps = sqlite_plan(db, query)
         assert any(index in step for step in steps)

@@ -13,10 +13,11 @@ import pytest
 from sqlalchemy import event
 
 from scrapy_resume.page import Shard
-from scrapy_resume.store import leases, tasks
+from scrapy_resume.store import checkpoints, leases, tasks
+from scrapy_resume.store.checkpoints import Finish
 from scrapy_resume.store.connections import STATEMENT_BYTES
 from tests.store.parallel import in_threads
-from tests.store.worlds import World
+from tests.store.worlds import World, item, page
 
 MANY = 100_000
 
@@ -34,8 +35,8 @@ def statements(world: World) -> Iterator[list[tuple[str, int]]]:
     event.remove(world.db.engine, "before_cursor_execute", note)
 
 
-def shards(count: int, sites: int = 1) -> Iterator[Shard]:
-    return (Shard(f"s{n}", 1, 9, site=f"site{n % sites}", spec={"n": n}) for n in range(count))
+def shards(count: int, sites: int = 1, pages: int = 9) -> Iterator[Shard]:
+    return (Shard(f"s{n}", 1, pages, site=f"site{n % sites}", spec={"n": n}) for n in range(count))
 
 
 def test_a_plan_is_stored_in_small_statements_and_little_memory(world: World) -> None:
@@ -72,7 +73,18 @@ def test_questions_of_a_large_run_cost_the_same_all_along(world: World, done: in
         assert max(len(text) for text, _ in sent) < 10_000
 
 
-def claim_all(world: World, url: str, task: tasks.Task, workers: int) -> list[int]:
+def finish(world: World, found: list[leases.ClaimedShard]) -> None:
+    """Commit the only page of each, and end it, a group of twenty at a time."""
+    for at in range(0, len(found), 20):
+        group = found[at : at + 20]
+        pages = [page(shard, 1, item(shard.shard.key)) for shard in group]
+        ends = [Finish(shard.id, shard.fencing_token, "done", "read") for shard in group]
+        positions = {shard.id: shard.position for shard in group}
+        checkpoints.commit(world.db, [*pages, *ends], positions)
+
+
+def work_all(world: World, url: str, task: tasks.Task, workers: int) -> list[int]:
+    """Claim and finish every shard of the run; returns the ids claimed."""
     claimed: list[int] = []
 
     def work(other: World, name: str) -> None:
@@ -81,6 +93,7 @@ def claim_all(world: World, url: str, task: tasks.Task, workers: int) -> list[in
                 other.db, task.id, worker=name, instance=name, limit=100, lease=600
             )
             claimed.extend(one.id for one in found)
+            finish(other, found)
             if not found and not leases.outlook(other.db, task.id).due:
                 return
 
@@ -91,7 +104,7 @@ def claim_all(world: World, url: str, task: tasks.Task, workers: int) -> list[in
 @pytest.mark.stress
 def test_a_run_of_100_000_shards(world: World, database_url: str) -> None:
     begun = time.monotonic()
-    task = world.plan(shards(MANY, sites=3))
+    task = world.plan(shards(MANY, sites=3, pages=1))
     planned = time.monotonic() - begun
     listed, after, begun = 0, 0, time.monotonic()
     while found := leases.waiting(world.db, task.id, after=after, limit=5000):
@@ -100,8 +113,14 @@ def test_a_run_of_100_000_shards(world: World, database_url: str) -> None:
     begun = time.monotonic()
     leases.outlook(world.db, task.id)
     looked = time.monotonic() - begun
-    claimed = claim_all(world, database_url, task, 4)
+    tracemalloc.start()
+    claimed = work_all(world, database_url, task, 4)
+    memory = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
     assert listed == MANY
+    assert memory < 40e6, "a few hundred shards at once, and a list of 100,000 ids"
+    assert tasks.finish_run(world.db, task.id).verdict == "complete"
+    assert world.sql("SELECT COUNT(*) FROM resume_item") == [(MANY,)]
     assert Counter(claimed).most_common(1)[0][1] == 1 and len(claimed) == MANY
     assert (planned < 120, restored < 5, looked < 0.5) == (True, True, True)
     assert world.sql("SELECT DISTINCT fencing_token FROM resume_task_shard") == [(1,)]
@@ -123,5 +142,5 @@ def test_100_000_shards_of_a_dead_planner_and_of_dead_workers(world: World) -> N
               " instance = 'i', lease_until = '2020-01-01', fencing_token = 1")  # fmt: skip
     begun = time.monotonic()
     first_back = leases.reap(world.db, actor="reaper")
-    assert few.id in [world.shard(one.id).task_id for one in first_back[:]]
+    assert few.id in [world.shard(number).task_id for number in first_back]
     assert len(first_back) == 1000 and time.monotonic() - begun < 30

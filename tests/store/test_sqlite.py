@@ -61,8 +61,9 @@ def test_sql_1_database_is_locked(world: World, sqlite_url: str, tmp_path: Path)
     time.sleep(3)
     browser.execute("ROLLBACK")
     for process in processes:
-        out, errors = process.communicate(timeout=60)
-        assert process.returncode == 0, errors
+        assert process.stdout is not None and process.stderr is not None
+        out, errors = process.stdout.read(), process.stderr.read()  # communicate() skips a buffer
+        assert process.wait(60) == 0, errors
         shard_id, pages, _ = json.loads(out)
         row = world.shard(shard_id)
         assert (row.cur_page, row.written_count) == (pages, 2 * pages)

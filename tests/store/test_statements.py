@@ -12,8 +12,8 @@ from sqlalchemy.dialects import mysql, sqlite
 from scrapy_resume.page import Shard
 from scrapy_resume.store import cursors
 from scrapy_resume.store.items import ItemTable, ItemWriter, Row
-from scrapy_resume.store.itemstatements import Statements
-from scrapy_resume.store.upserts import Rule, change, upsert
+from scrapy_resume.store.items.statements import Statements
+from scrapy_resume.store.items.upserts import Rule, change, upsert
 from tests.services import MariaDB
 from tests.store.worlds import World, item, page
 

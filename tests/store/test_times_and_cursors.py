@@ -30,7 +30,7 @@ CURSORS: list[Any] = [
 def test_cur_2_a_cursor_comes_back_byte_for_byte(world: World, at: int) -> None:
     value = CURSORS[at]
     text = json.dumps(value, ensure_ascii=False, separators=(", ", " : "))
-    task = world.plan([Shard("s", cursor=value, spec=value)], ordered_default=True)
+    task = world.plan([Shard("s", cursor=value, spec=value, ordered=True)])
     (one,) = world.claim(task)
     for back in (one.shard.cursor, one.shard.spec):
         assert (back, type(back)) == (value, type(value))

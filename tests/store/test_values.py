@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scrapy_resume.store import catalogs
-from scrapy_resume.store.catalog import ColumnFacts
-from scrapy_resume.store.columnrules import Unfit, column_rule
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.plaincolumns import glance
+from scrapy_resume.store.items import catalog
+from scrapy_resume.store.items.columnrules import Unfit, column_rule
+from scrapy_resume.store.items.plaincolumns import glance
+from scrapy_resume.store.items.tablefacts import ColumnFacts
 from tests.services import MariaDB
 from tests.store.valuetable import EVERYWHERE, MYSQL_ONLY, SQLITE_ONLY, Case, Refused
 
@@ -67,7 +67,7 @@ class Column:
             conn.exec_driver_sql("DROP TABLE IF EXISTS v")
             conn.exec_driver_sql(f"CREATE TABLE v (k INT NOT NULL PRIMARY KEY, v {declared})")
         with db.read() as conn:
-            facts = catalogs.look(conn, db, "v")
+            facts = catalog.look(conn, db, "v")
         assert facts is not None
         self.facts = facts.columns["v"]
         self.rule = column_rule(self.facts, db.dialect, lambda _, why: self.coerced.append(why))

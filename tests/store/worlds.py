@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ from scrapy_resume.page import ErrorKind, Shard, Trouble, Where
 from scrapy_resume.store import checkpoints, leases, tasks
 from scrapy_resume.store.checkpoints import CommitResult, PageFailure, PageRecord, Record
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.itemtable import Row, default_row
+from scrapy_resume.store.items.table import Row, default_row
 from scrapy_resume.store.leases import ClaimedShard
 from scrapy_resume.store.tasks import Task
 from scrapy_resume.watermark import Position
@@ -35,11 +35,14 @@ class World:
         )
 
     def plan(self, shards: int | Iterable[Shard] = 1, **options: Any) -> Task:
-        """Open a run and plan it: so many shards of pages 1 to 100, or those given."""
-        name = options.pop("name", "books")
+        """Open a run and plan it: so many shards of pages 1 to 100, or those given.
+
+        With *ordered* they are chains.
+        """
+        name, ordered = options.pop("name", "books"), options.pop("ordered", None)
         task = self.open(name=name)
         if isinstance(shards, int):
-            shards = [Shard(f"s{n}", 1, 100) for n in range(1, shards + 1)]
+            shards = [Shard(f"s{n}", 1, 100, ordered=ordered) for n in range(1, shards + 1)]
         token = tasks.claim_planning(self.db, task.id, worker="planner", instance="p1", lease=LEASE)
         assert token is not None
         tasks.store_plan(self.db, task.id, token, shards, default_site="site", **options)
@@ -47,12 +50,12 @@ class World:
 
     def claim(
         self, task: Task, limit: int = 100, *, worker: str = "w", instance: str = "w1",
-        lease: float = LEASE, exclude_sites: Sequence[str] = (), alone: bool = True,
+        lease: float = LEASE, alone: bool = True,
     ) -> list[ClaimedShard]:  # fmt: skip
         """Claim shards, and remember where they stand."""
         claimed = leases.claim(
             self.db, task.id, worker=worker, instance=instance, limit=limit, lease=lease,
-            exclude_sites=exclude_sites, alone=alone,
+            alone=alone,
         )  # fmt: skip
         self.positions.update({one.id: one.position for one in claimed})
         return claimed
@@ -76,6 +79,13 @@ class World:
         query = select(item.c.item_key, item.c.payload)
         rows = self.db.look(lambda conn: conn.execute(query).all())
         return {row.item_key: json.loads(row.payload) for row in rows}
+
+    def workers(self) -> dict[str, int]:
+        """The instances that have not ended, and how many shards each says it holds."""
+        return {
+            row.instance: row.load
+            for row in self.sql("SELECT * FROM resume_worker WHERE stopped_at IS NULL")
+        }
 
     def sql(self, statement: str, **parameters: Any) -> list[Any]:
         """Run any statement in a transaction of its own; returns its rows."""

@@ -96,6 +96,7 @@ def test_stress_another_machine_within_twenty_seconds(red: Bench) -> None:
     wait_until(lambda: held.hits >= 2)
     second = red.start(home="living", RESUME_SHARDS=1)
     second.wait_until_logged("Working on run")
+    wait_until(lambda: _held_by(red, second))  # a fresh one, while the dead one's are not free
     time.sleep(16)  # it has been in contact for a whole lease, as a fleet's workers are
     first.kill()
     died = time.monotonic()

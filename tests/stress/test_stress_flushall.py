@@ -40,7 +40,7 @@ class Claimer:
     def run(self, enough: int) -> None:
         """Claim until *enough* shards are held; fill the queue whenever it is found empty."""
         while len(self.claimed) < enough:
-            entries = self.queue.take(uuid.uuid4().hex, BATCH, Intake(), ())
+            entries = self.queue.take(uuid.uuid4().hex, BATCH, Intake())
             if len(entries) < BATCH:
                 self.fill()
             found = leases.claim(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 
 import pytest
 from hypothesis import settings
@@ -16,3 +17,14 @@ settings.load_profile("unit")
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("RESUME_")]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever looks an address up, or connects, fails."""
+
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("an address was looked up")
+
+    for name in ("getaddrinfo", "gethostbyname", "create_connection"):
+        monkeypatch.setattr(socket, name, refuse)

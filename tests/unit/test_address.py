@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,13 +21,7 @@ UNQUOTES = make_url("sqlite:///%61").database == "a"
 NAME = TEXT if UNQUOTES else st.from_regex(r"[\w .-]+", fullmatch=True)
 
 
-@pytest.fixture(autouse=True)
-def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object, **kwargs: object) -> None:
-        raise AssertionError("an address was looked up")
-
-    for name in ("getaddrinfo", "gethostbyname", "create_connection"):
-        monkeypatch.setattr(socket, name, refuse)
+pytestmark = pytest.mark.usefixtures("no_network")
 
 
 @pytest.mark.parametrize("password", PASSWORDS)

@@ -14,7 +14,7 @@ from scrapy_resume.batches import Batches, BatchLimits
 from scrapy_resume.exceptions import StoreUnavailable
 from scrapy_resume.outage import Outage
 from scrapy_resume.patience import Patience
-from scrapy_resume.store.itemtable import Row, default_row
+from scrapy_resume.store.items.table import Row, default_row
 from scrapy_resume.store.records import CommitResult
 from scrapy_resume.threads import StoreThread
 

@@ -18,7 +18,9 @@ class Loop:
 
     def __init__(self, *, shards: int = 8, requests: int = 16, available: int = 0) -> None:
         self.now, self.available, self.asked = 1000.0, available, [(0.0, 0)][:0]
-        self.settings = SimpleNamespace(shards=shards, heartbeat=3.0, intake=Intake())
+        self.settings = SimpleNamespace(
+            shards=shards, heartbeat=3.0, intake=Intake(), site_shards=0
+        )
         self.crawler = SimpleNamespace(
             settings=SimpleNamespace(getint={"CONCURRENT_REQUESTS": requests}.__getitem__)
         )
@@ -149,3 +151,26 @@ def test_a_wait_is_as_long_as_the_next_claim_is_away(loop: Loop) -> None:
     assert one.wait == pytest.approx(2)
     one.ask_in(0.5)
     assert one.wait == pytest.approx(0.5)
+
+
+class Link:
+    """A queue in Redis that counts the questions it gets."""
+
+    def __init__(self) -> None:
+        self.questions = 0
+
+    async def take(self, wanted: int, intake: Intake) -> list[int]:
+        self.questions += 1
+        return [7] * wanted
+
+    async def settle(self, hints: list[int], claimed: list[int]) -> None:
+        """All of them are done with."""
+
+
+@pytest.mark.parametrize(("site_shards", "questions"), [(0, 1), (2, 0)])
+def test_redis_is_asked_for_no_hints_where_sites_have_a_cap(
+    loop: Loop, site_shards: int, questions: int
+) -> None:
+    loop.link, loop.settings.site_shards, loop.available = Link(), site_shards, 8
+    claim(Claimer(loop))
+    assert loop.link.questions == questions

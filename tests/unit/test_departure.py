@@ -5,44 +5,26 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
 from scrapy_resume.departure import Departure
 from scrapy_resume.exceptions import StoreUnavailable
-from scrapy_resume.store import leases
+from scrapy_resume.store import leases, workers
 from scrapy_resume.work import Work
-
-
-async def nothing(*args: Any) -> None:
-    pass
 
 
 def leave(*, registered: bool, told: bool) -> bool:
     """Whether the slot of a process that leaves says that it ended in order."""
-    freed: list[bool] = []
-
-    async def run(call: Any) -> None:
-        if not told:
-            raise StoreUnavailable("away")
-
-    def no_matter(*args: Any) -> None:
-        pass
-
-    loop: Any = SimpleNamespace(
-        flow=SimpleNamespace(stop=no_matter, release_all=nothing),
-        heartbeat=SimpleNamespace(stop=no_matter),
-        reaper=SimpleNamespace(stop=no_matter),
-        work=SimpleNamespace(registered=registered, stopped=None),
-        control=SimpleNamespace(run=run, stop=nothing),
-        ledger=SimpleNamespace(uninstall=no_matter),
-        slot=SimpleNamespace(free=lambda *, clean: freed.append(clean)),
-        settings=SimpleNamespace(grace=0),
-        link=None,
-        task=None,
-    )
+    loop: Any = MagicMock(link=None, task=None)
+    loop.flow.release_all = loop.control.stop = loop.control.run = AsyncMock()
+    if not told:
+        loop.control.run = AsyncMock(side_effect=StoreUnavailable("away"))
+    loop.work.registered = registered
     asyncio.run(Departure(loop).complete())
-    return freed.pop()
+    clean: bool = loop.slot.free.call_args.kwargs["clean"]
+    return clean
 
 
 def test_a_process_that_could_say_so_has_ended_in_order() -> None:
@@ -64,9 +46,10 @@ def test_a_process_is_on_record_once_its_predecessors_shards_are_back(
         raise StoreUnavailable("away")
 
     monkeypatch.setattr(leases, "reclaim_worker", away)
+    monkeypatch.setattr(workers, "namesakes", lambda *args, **kwargs: [])
     database: Any = SimpleNamespace(require_claims=lambda: None)
-    slot: Any = SimpleNamespace(worker="w", instance="i", host="h", pid=1)
-    settings: Any = SimpleNamespace(shards=1)
+    slot: Any = SimpleNamespace(worker="w", instance="i", host="h", pid=1, earlier=set())
+    settings: Any = SimpleNamespace(shards=1, lease=15)
     work = Work(database, settings, SimpleNamespace(), slot)  # type: ignore[arg-type]
     with pytest.raises(StoreUnavailable):
         work.open()

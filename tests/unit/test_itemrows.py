@@ -18,6 +18,7 @@ import pytest
 import scrapy
 
 from scrapy_resume.itemrows import ItemRows
+from scrapy_resume.refuseditem import RefusedItem
 from scrapy_resume.settings import ResumeSettings
 from scrapy_resume.store.items import ItemTable, Row
 
@@ -401,13 +402,16 @@ def test_what_cannot_be_stored_names_its_field(
 ) -> None:
     if table is None and isinstance(value, datetime) and value.tzinfo:
         return  # JSON keeps the zone
-    with pytest.raises((TypeError, ValueError), match=f"field 'v': .*{why}") as caught:
+    with pytest.raises(RefusedItem, match=f"field 'v': .*{why}") as caught:
         rows(table, item_key="isbn").row({"isbn": "i", "v": value})
-    assert "s3cret" not in str(caught.value)
+    found = caught.value
+    assert (found.error_class, found.column) == ("Unfit", "v")
+    assert found.table == ("resume_item" if table is None else "book")
+    assert "s3cret" not in f"{found}{found.value}"
 
 
 def test_the_name_of_a_field_is_text() -> None:
-    with pytest.raises(TypeError, match="the name of a field is 5"):
+    with pytest.raises(RefusedItem, match="the name of a field is 5"):
         rows().row({"isbn": "i", 5: "x"})
 
 
@@ -417,8 +421,9 @@ def test_the_name_of_a_field_is_text() -> None:
 @pytest.mark.parametrize("table", [BOOK, None])
 def test_a_row_without_its_key_is_refused(table: ItemTable | None) -> None:
     for item in ({"title": "x"}, {"isbn": None}):
-        with pytest.raises(ValueError, match="the key field 'isbn' is missing or None"):
+        with pytest.raises(RefusedItem, match="the key field 'isbn' is missing or None") as caught:
             rows(table, item_key="isbn").row(item)
+        assert (caught.value.error_class, caught.value.column) == ("NoKey", "isbn")
 
 
 @pytest.mark.parametrize(("setting", "same"), [(True, True), (False, False), (None, False)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import socket
 from typing import Any
 from urllib.parse import quote
 
@@ -33,13 +32,7 @@ UNESCAPED = ["iA/127c=@", "iA/127c=", "pass[word", "a#b", "x@y", "a b", "100%", 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
 
-@pytest.fixture(autouse=True)
-def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object, **kwargs: object) -> None:
-        raise AssertionError("an address was looked up")
-
-    for name in ("getaddrinfo", "gethostbyname", "create_connection"):
-        monkeypatch.setattr(socket, name, refuse)
+pytestmark = pytest.mark.usefixtures("no_network")
 
 
 @pytest.mark.parametrize("password", PASSWORDS)

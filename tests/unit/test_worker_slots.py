@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from pathlib import Path
+
+import pytest
 
 from scrapy_resume.worker import WorkerSlot
 
@@ -59,6 +62,41 @@ def test_a_dead_neighbour_stays_locked_while_it_is_dealt_with(tmp_path: Path) ->
         assert list(newcomer.dead_neighbours()) == []
         newcomer.free()
     ours.free()
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 32, b"\xff\xfe\xfd", b"Z" * 32, b"e3" * 8])
+def test_a_damaged_identity_is_made_anew(tmp_path: Path, content: bytes) -> None:
+    slot = WorkerSlot.take(tmp_path)
+    slot.free(clean=False)
+    (tmp_path / "slot-0" / "worker").write_bytes(content)
+    again = WorkerSlot.take(tmp_path)
+    assert re.fullmatch("[0-9a-f]{32}", again.worker)
+    assert again.worker != slot.worker
+    again.free()
+
+
+def test_a_dead_neighbour_of_another_database_is_left_to_that(tmp_path: Path) -> None:
+    ours, other = WorkerSlot.take(tmp_path), WorkerSlot.take(tmp_path)
+    other.free(clean=False)
+    assert list(ours.dead_neighbours(lambda worker: False)) == []
+    again = WorkerSlot.take(tmp_path)
+    assert again.earlier == {other.instance}
+    ours.free()
+    again.free()
+
+
+def test_a_neighbour_with_damaged_or_missing_files_hides_no_other(tmp_path: Path) -> None:
+    ours, odd, dead, other = (WorkerSlot.take(tmp_path) for _ in range(4))
+    (odd.directory / "instance").write_bytes(b"\xff\xfe")
+    assert ours.living_neighbours() == {ours.instance, dead.instance, other.instance}
+    odd.free(clean=False)
+    (odd.directory / "lock").unlink()
+    (odd.directory / "lock").mkdir()  # what cannot even be opened
+    dead.free(clean=False)
+    assert list(ours.dead_neighbours()) == [dead.worker]
+    assert ours.living_neighbours() == {ours.instance, other.instance}
+    ours.free()
+    other.free()
 
 
 def _child(home: Path) -> tuple[int, str]:

@@ -19,6 +19,7 @@ _COLUMNS = (
     ("worker", "task_id", BigInteger),
     ("quarantine", "column_name", Exact(190)),
     ("quarantine", "value", LongText),
+    ("quarantine", "item_table", Exact(190)),
 )
 _INDEXES = (
     ("task_shard", "claim", ["task_id", "status", "due", "lane", "priority", "site", "id"]),

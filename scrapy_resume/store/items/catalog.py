@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy.engine import Connection
 
-from scrapy_resume.store import catalogmysql, catalogsqlite
-from scrapy_resume.store.catalog import TableFacts
 from scrapy_resume.store.engine import Database
+from scrapy_resume.store.items import catalogmysql, catalogsqlite
+from scrapy_resume.store.items.tablefacts import TableFacts
 
 
 def look(conn: Connection, db: Database, table: str) -> TableFacts | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone
 from typing import Any
 
-from scrapy_resume.store.columntypes import ColumnType, Convert, Note
+from scrapy_resume.store.items.columntypes import ColumnType, Convert, Note
 
 _ZONE = r"(Z|z|[+-]\d\d(?::?\d\d)?)?"
 _CLOCK = r"(\d{1,3}):(\d\d)(?::(\d\d)(?:\.(\d+))?)?"

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from sqlalchemy.engine import Connection
 
 from scrapy_resume.exceptions import ConfigurationError
-from scrapy_resume.store import indexfindings, serverfindings, tablefindings
-from scrapy_resume.store.catalogs import look
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.findings import Finding, actions
-from scrapy_resume.store.itemtable import ItemTable
+from scrapy_resume.store.items import indexfindings, serverfindings, tablefindings
+from scrapy_resume.store.items.catalog import look
+from scrapy_resume.store.items.findings import Finding, actions
+from scrapy_resume.store.items.table import ItemTable
 
 __all__ = ["Finding", "inspect", "require"]
 
@@ -55,10 +55,10 @@ def _look(conn: Connection, db: Database, tables: list[ItemTable]) -> Iterator[F
         if facts is None:
             yield tablefindings.missing_table(conn, db, declared)
             continue
-        wrong = list(tablefindings.of_names(db, declared, facts))
-        yield from wrong
-        if not wrong:
-            yield from indexfindings.of_indexes(db, declared, facts)
+        yield from tablefindings.of_names(db, declared, facts)
+        if declared.key and not facts.is_view:
+            if all(name in facts.columns for name in declared.key):
+                yield from indexfindings.of_indexes(db, declared, facts)
             yield from tablefindings.of_columns(conn, db, declared, facts)
         if db.dialect == "mysql":
             yield from serverfindings.of_table(conn, facts)

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.engine import Connection, CursorResult
 
-from scrapy_resume.store.engine import Database
-from scrapy_resume.store.errors import error_kind
-from scrapy_resume.store.itemstatements import Prepared
-from scrapy_resume.store.itemtable import Values
-from scrapy_resume.store.itemtargets import Outdated, Target
-from scrapy_resume.store.rowerrors import is_outdated, is_taken
-from scrapy_resume.store.upserts import Default
+from scrapy_resume.exceptions import ConfigurationError
+from scrapy_resume.store.errors import error_kind, is_made_up
+from scrapy_resume.store.items.rowerrors import is_outdated, may_be_there
+from scrapy_resume.store.items.statements import Prepared
+from scrapy_resume.store.items.table import Values
+from scrapy_resume.store.items.targets import Outdated, Target
+from scrapy_resume.store.items.upserts import Default
 
 _ROWS = 1000  # of one statement at most
 _IN_LIST = 900  # keys; MariaDB joins a longer list as a table of its own
@@ -49,8 +49,8 @@ Refused = list[tuple[Entry, Exception]]
 class Sender:
     """Sends entries to one table, inside the caller's transaction."""
 
-    def __init__(self, conn: Connection, db: Database, target: Target) -> None:
-        self._conn, self._db, self._target = conn, db, target
+    def __init__(self, conn: Connection, target: Target) -> None:
+        self._conn, self._target = conn, target
         self._statements = target.statements
         self._refused: Refused = []
 
@@ -60,7 +60,8 @@ class Sender:
         Raises Outdated if the table or a column is gone, and what befell the transaction.
         """
         self._refused = []
-        if self._target.careful:
+        with_ids = self._target.brings_id(entry.fields for entry in entries)
+        if self._target.careful or (with_ids and self._target.is_mysql):
             for part in self._parts(entries):
                 self._send_carefully(part)
             return self._refused
@@ -70,9 +71,9 @@ class Sender:
         if len(groups) < 2:
             return self._upsert(entries)
         runs = [list(run) for _, run in groupby(entries, lambda entry: entry.fields)]
-        if self._target.in_order or len(runs) <= len(groups) + len(entries) // _WORTH:
+        if self._target.in_order or with_ids or len(runs) <= len(groups) + len(entries) // _WORTH:
             return self._upsert(*runs)
-        if self._target.plain and not self._target.triggered:
+        if self._target.is_mysql and not self._target.triggered:
             entries = self._lock(entries)
             groups = {fields: [e for e in entries if e.fields == fields] for fields in groups}
         return self._upsert(*(groups[fields] for fields in sorted(groups, key=sorted)))
@@ -134,10 +135,20 @@ class Sender:
         except Exception as exc:
             if is_outdated(exc):
                 raise Outdated from exc
-            if error_kind(exc) != "row":
+            if error_kind(exc) != "row" and not (self._target.triggered and is_made_up(exc)):
                 raise
+            self._require_transaction()
             return exc
         return None
+
+    def _require_transaction(self) -> None:
+        """What follows must not be committed without what went before."""
+        driver: Any = self._conn.connection.dbapi_connection
+        if not getattr(driver, "in_transaction", True):  # SQLite's driver knows
+            raise ConfigurationError(
+                f"the item table {self._target.name} undoes the whole transaction where it refuses"
+                " a row; its triggers and constraints must ABORT instead of ROLLBACK"
+            )
 
     def _run(self, prepared: Prepared, rows: list[Any]) -> CursorResult[Any]:
         return self._conn.exec_driver_sql(prepared.text, rows)
@@ -158,14 +169,18 @@ class Sender:
 
     @property
     def _limit(self) -> int:
-        return self._db.statement_bytes
+        return self._target.db.statement_bytes
 
     def _send_carefully(self, part: Sequence[Entry]) -> None:
         """Insert the new rows and change those that are there, each by its own key.
 
         Thus no row is struck whose key is another, whichever unique index it offends.
         """
+        before = len(self._refused)
         known = self._known(part)
+        if len(self._refused) > before:
+            refused = {id(entry) for entry, _ in self._refused[before:]}
+            part = [entry for entry in part if id(entry) not in refused]
         new: list[Entry] = []
         for entry in part:
             if new and (entry.key in known or entry.fields != new[0].fields):
@@ -180,11 +195,16 @@ class Sender:
             self._insert(new)
 
     def _known(self, part: Sequence[Entry]) -> set[tuple[Any, ...]]:
-        keys = list({entry.key: None for entry in part})
+        """The keys of *part* that are there; refuses keys that cannot be looked for."""
         known: set[tuple[Any, ...]] = set()
-        for at in range(0, len(keys), _IN_LIST):
-            look = self._statements.locked(keys[at : at + _IN_LIST])
-            known.update(map(tuple, self._conn.execute(look)))
+
+        def look(some: Sequence[Entry]) -> None:
+            keys = list({entry.key: None for entry in some})
+            found = self._conn.execute(self._statements.locked(keys))
+            known.update(map(self._target.key_as_sent, found))
+
+        for at in range(0, len(part), _IN_LIST):
+            self._try(part[at : at + _IN_LIST], look)
         return known
 
     def _insert(self, new: list[Entry]) -> set[tuple[Any, ...]]:
@@ -193,7 +213,7 @@ class Sender:
         self._store(new, self._statements.insert(new[0].fields))
         refused, self._refused = self._refused[before:], self._refused[:before]
         for entry, error in refused:
-            if is_taken(error) and self._known([entry]):  # somebody else was faster
+            if may_be_there(error) and self._known([entry]):  # somebody else was faster
                 self._change(entry)
             else:
                 self._refused.append((entry, error))

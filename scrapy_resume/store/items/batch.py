@@ -8,22 +8,20 @@ their locks in the same order do not deadlock.
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy.engine import Connection
 
 from scrapy_resume.store.columns import KEY_LENGTH
-from scrapy_resume.store.engine import Database
-from scrapy_resume.store.itemjudging import Judge
-from scrapy_resume.store.itemsending import Entry, Sender
-from scrapy_resume.store.itemtable import Rejection, Row, Values
-from scrapy_resume.store.itemtargets import Target
-from scrapy_resume.store.rowerrors import judge
+from scrapy_resume.store.items.alikekeys import folded
+from scrapy_resume.store.items.judging import Judge
+from scrapy_resume.store.items.rowerrors import explain
+from scrapy_resume.store.items.sending import Entry, Sender
+from scrapy_resume.store.items.table import Rejection, Row, Values
+from scrapy_resume.store.items.targets import Target
 
 _ESCAPED = 8  # bytes that one character may need in a statement
 
@@ -36,17 +34,16 @@ class Batch:
     def __init__(
         self,
         conn: Connection,
-        db: Database,
         target: Target,
         rows: Sequence[Row],
         now: datetime | None,
     ) -> None:
-        self._db, self._target, self._rows = db, target, rows
-        self._sender = Sender(conn, db, target)
+        self._target, self._rows = target, rows
+        self._sender = Sender(conn, target)
         self._times: Values = {}
         if target.is_default:
             assert now is not None
-            time = now if target.plain else now.isoformat(" ", "microseconds")
+            time = now if target.is_mysql else _for_sqlite(now)
             self._times = dict.fromkeys(("fetched_at", "first_seen_at", "updated_at"), time)
         self._judge = Judge(target, rows)
         self.respelt: dict[int, Key] = {}  # places whose key a column's rule has changed
@@ -58,14 +55,16 @@ class Batch:
         for a field without a column where that is to stop the crawl.
         """
         entries = self._entries(places)
-        if self._target.merges:
+        in_order = self._target.in_order or self._target.brings_id(e.fields for e in entries)
+        if self._target.merges and not in_order:
             entries = self._merged(entries)
         # Entries of each key that were not refused.
         left = dict.fromkeys([entry.key for entry in entries], 1)
         if len(left) < len(entries):
             left = Counter(entry.key for entry in entries)
         repeated = self._target.folds or len(left) < len(entries)
-        for turn in self._turns(entries, repeated=repeated):
+        turns = [entries] if in_order else self._turns(entries, repeated=repeated)
+        for turn in turns:
             for entry, exc in self._sender.send(turn):
                 left[entry.key] -= not self._refuse(entry, exc)
         return sum(map(bool, left.values()))
@@ -90,20 +89,25 @@ class Batch:
         return [entry for entry in found if entry is not None]
 
     def _default_entry(self, place: int) -> Entry | None:
-        row, plain = self._rows[place], self._target.plain
+        row = self._rows[place]
         if len(row.key[1]) > KEY_LENGTH:
             why = f"the key has {len(row.key[1])} characters, {KEY_LENGTH} are kept"
             self._judge.reject(place, "KeyTooLong", why, "item_key")
             return None
-        values = {**self._times, **(row.values if plain else _for_sqlite(row.values))}
+        own = row.values
+        if not self._target.is_mysql:
+            own = {name: _for_sqlite(value) for name, value in own.items()}
+        values = {**self._times, **own}
         return self._entry(place, row.key, values, self._target.shape(tuple(values)).fields)
 
     def _entry(self, place: int, key: Key, values: Values, fields: frozenset[str]) -> Entry | None:
-        size, limit = _characters(values), self._db.row_bytes
-        if limit and size * _ESCAPED > limit and (real := _bytes(values)) > limit:
-            why = f"the row has {real} bytes, the server takes {limit}"
-            self._judge.reject(place, "RowTooLarge", why, None)
-            return None
+        size, limit = _characters(values), self._target.db.row_bytes
+        if limit and size * _ESCAPED > limit // 2:
+            limit -= self._target.statements.overhead(fields)
+            if (real := _bytes(values)) > limit:
+                why = f"the row has {real} bytes, the server takes {limit}"
+                self._judge.reject(place, "RowTooLarge", why, None)
+                return None
         return Entry(key, [place], values, fields, size)
 
     def _merged(self, entries: list[Entry]) -> list[Entry]:
@@ -122,12 +126,10 @@ class Batch:
         return Entry(after.key, places, values, fields, before.characters + after.characters)
 
     def _turns(self, entries: list[Entry], *, repeated: bool) -> list[list[Entry]]:
-        if self._target.in_order:
-            return [entries]
         turns: list[list[Entry]] = [] if repeated else [entries]
         counts: dict[Key, int] = {}
         for entry in entries if repeated else ():
-            key = _folded(entry.key) if self._target.folds else entry.key
+            key = folded(entry.key) if self._target.folds else entry.key
             turn = counts[key] = counts.get(key, -1) + 1
             if turn == len(turns):
                 turns.append([])
@@ -137,7 +139,7 @@ class Batch:
     def _refuse(self, entry: Entry, exc: Exception) -> bool:
         """Reject what the database refused; True if a part of what was merged is stored."""
         if len(entry.places) == 1:
-            found = judge(exc, self._target.facts)
+            found = explain(exc, self._target.facts, entry.fields)
             self._judge.reject(entry.places[0], found.error_class, found.text, found.column)
             return False
         # Some of the rows merged may be good: store them one by one, in their order.
@@ -158,18 +160,6 @@ def _sorted(entries: list[Entry]) -> list[Entry]:
         return sorted(entries, key=lambda entry: repr(entry.key))
 
 
-def _folded(key: Key) -> Key:
-    """*key* so that all keys are equal which any collation may take for one."""
-    return tuple([_bare(part) if isinstance(part, str) else part for part in key])
-
-
-def _bare(text: str) -> str:
-    if not text.isascii():
-        whole = unicodedata.normalize("NFKD", text)
-        text = "".join(sign for sign in whole if not unicodedata.combining(sign))
-    return text.casefold().rstrip()
-
-
 def _characters(values: Values) -> int:
     size = 0
     for value in values.values():
@@ -188,14 +178,5 @@ def _bytes(values: Values) -> int:
     return size
 
 
-def _for_sqlite(values: Values) -> Values:
-    for value in values.values():
-        if isinstance(value, (date, Decimal)):  # a datetime is a date
-            return {name: _plain(value) for name, value in values.items()}
-    return values
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return value.isoformat(" ")
-    return str(value) if isinstance(value, (date, Decimal)) else value
+def _for_sqlite(value: Any) -> Any:
+    return value.isoformat(" ", "microseconds") if type(value) is datetime else value

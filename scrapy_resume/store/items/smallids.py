@@ -6,10 +6,11 @@ again, and an upsert that MySQL matches by this id overwrites an unrelated row.
 
 from __future__ import annotations
 
-from scrapy_resume.store.catalog import ColumnFacts, TableFacts
+from scrapy_resume.store.items.columntypes import column_type
+from scrapy_resume.store.items.tablefacts import ColumnFacts, TableFacts
 
-_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "integer": 32}
-_ROOMY = 32  # bits; such ids last for a while
+_WHOLE = 2**63 - 1  # the last id of 64 bits
+_ROOMY = 2**31 - 1  # that of 32 bits; such ids last for a while
 _TIGHT = 0.5  # of the ids used up
 
 
@@ -18,14 +19,13 @@ def small_id(facts: TableFacts) -> ColumnFacts | None:
     if facts.next_id is None:
         return None
     counted = (column for column in facts.columns.values() if column.counted)
-    return next((column for column in counted if column.kind in _BITS), None)
+    return next((column for column in counted if 0 < last_id(column) < _WHOLE), None)
 
 
 def last_id(column: ColumnFacts) -> int:
-    """The highest value that the whole-number *column* can hold."""
-    bits = _BITS[column.kind]
-    unsigned = "unsigned" in column.type.lower()
-    return int(2**bits if unsigned else 2 ** (bits - 1)) - 1
+    """The highest value that *column* can hold; 0 if that is no whole number."""
+    declared = column_type(column.type, "mysql")
+    return int(declared.high or 0) if declared.kind == "integer" else 0
 
 
 def is_tight(facts: TableFacts) -> bool:
@@ -33,5 +33,5 @@ def is_tight(facts: TableFacts) -> bool:
     column = small_id(facts)
     if column is None:
         return False
-    used = (facts.next_id or 0) / last_id(column)
-    return _BITS[column.kind] < _ROOMY or used >= _TIGHT
+    last = last_id(column)
+    return last < _ROOMY or (facts.next_id or 0) / last >= _TIGHT

@@ -10,22 +10,9 @@ from sqlalchemy.engine import Connection
 
 from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.itembatch import Batch
-from scrapy_resume.store.iteminspect import Finding, inspect, require
-from scrapy_resume.store.itemtable import ItemTable, Rejection, Row, default_row
-from scrapy_resume.store.itemtargets import Outdated, Target, default_target, reflect
-
-__all__ = [
-    "Finding",
-    "ItemTable",
-    "ItemWriter",
-    "Rejection",
-    "Row",
-    "Written",
-    "default_row",
-    "inspect",
-    "require",
-]
+from scrapy_resume.store.items.batch import Batch
+from scrapy_resume.store.items.table import ItemTable, Rejection, Row
+from scrapy_resume.store.items.targets import Outdated, Target, default_target, reflect
 
 
 class Written(NamedTuple):
@@ -85,7 +72,7 @@ class ItemWriter:
         for again in (True, False):
             target = self._target(conn, name)
             ignored, coerced = target.ignored, target.coerced
-            batch = Batch(conn, self._db, target, rows, now)
+            batch = Batch(conn, target, rows, now)
             try:
                 keys = batch.write(places)
                 break

@@ -1,4 +1,4 @@
-"""What the database says of a user's table, as values; two files know how to ask."""
+"""What is known of a user's table, as values; the catalogue of the database says it."""
 
 from __future__ import annotations
 

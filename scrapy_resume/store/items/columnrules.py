@@ -12,10 +12,10 @@ from collections.abc import Callable
 from datetime import date, datetime
 from typing import Any
 
-from scrapy_resume.store import daterules, numberrules, textrules
-from scrapy_resume.store.catalog import ColumnFacts
-from scrapy_resume.store.columntypes import ColumnType, Convert, Note, column_type
-from scrapy_resume.store.textrules import is_whole
+from scrapy_resume.store.items import daterules, numberrules, textrules
+from scrapy_resume.store.items.columntypes import ColumnType, Convert, Note, column_type
+from scrapy_resume.store.items.tablefacts import ColumnFacts
+from scrapy_resume.store.items.textrules import is_whole
 
 Rule = Convert  # raises Unfit, which names the column
 Coerced = Callable[[str, str], None]

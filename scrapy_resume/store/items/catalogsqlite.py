@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from scrapy_resume.store.catalog import ColumnFacts, TableFacts, Trigger, UniqueIndex
+from scrapy_resume.store.items.tablefacts import ColumnFacts, TableFacts, Trigger, UniqueIndex
 
 _VIRTUAL, _STORED = 2, 3  # of a column's "hidden"
 _CHECK = re.compile(r"(?i)\bCHECK\s*\(")

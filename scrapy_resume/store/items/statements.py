@@ -16,10 +16,11 @@ from sqlalchemy.sql import ClauseElement
 from sqlalchemy.types import NullType
 
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.itemtable import ItemTable, Values
-from scrapy_resume.store.upserts import Rule, change, upsert
+from scrapy_resume.store.items.table import ItemTable, Values
+from scrapy_resume.store.items.upserts import Rule, change, upsert
 
 _KEPT = 1000  # statements
+_BARE = 80  # bytes of a number, which may be as long, and of what stands around a value
 _PERCENT = "\ue000"  # stands for a "%" in a name, which SQLAlchemy would escape twice
 
 
@@ -69,12 +70,17 @@ class Statements:
     def updated(self, fields: Iterable[str]) -> tuple[str, ...]:
         """Which of *fields* change a row that is there."""
         update = self._declared.update
-        if update is None:
+        if not update:
             return ()
         wanted = set(fields) - set(self._declared.key)
-        if update != "all":
-            wanted &= set(update)
+        if update != "all":  # the guard goes along, or an older row could come next
+            wanted &= {*update, self._declared.newer_by}
         return tuple(name for name in self._names if name in wanted)
+
+    def overhead(self, fields: frozenset[str]) -> int:
+        """Bytes that a statement for one row of *fields* has at most besides its texts."""
+        names = sum(len(name.encode()) + _BARE for name in self._names)
+        return len(self.upsert(fields).text.encode()) + names
 
     def _make(self, percent: str) -> Table:
         def spelt(name: str) -> str:

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from itertools import repeat
 
 from scrapy_resume.exceptions import ConfigurationError
-from scrapy_resume.store.columnrules import Unfit
-from scrapy_resume.store.itemtable import Rejection, Row, Values
-from scrapy_resume.store.itemtargets import Shape, Target
-from scrapy_resume.store.rowerrors import shortened
+from scrapy_resume.store.items.columnrules import Unfit
+from scrapy_resume.store.items.rowerrors import shortened
+from scrapy_resume.store.items.table import Rejection, Row, Values
+from scrapy_resume.store.items.targets import Shape, Target
 
 _MANY = 4  # rows from which on a look at all of them pays
 

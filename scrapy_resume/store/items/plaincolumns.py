@@ -11,8 +11,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from scrapy_resume.store.catalog import ColumnFacts
-from scrapy_resume.store.columntypes import ColumnType, column_type
+from scrapy_resume.store.items import numberrules
+from scrapy_resume.store.items.columntypes import ColumnType, column_type
+from scrapy_resume.store.items.tablefacts import ColumnFacts
+from scrapy_resume.store.items.textrules import is_whole
 
 Glance = Callable[[Sequence[Any]], bool]
 
@@ -39,24 +41,13 @@ def _text(facts: ColumnFacts, declared: ColumnType, dialect: str) -> Glance | No
         if set(map(type, values)) != {str} or max(map(len, values)) > size:
             return False
         joined = "".join(values)
-        return joined.isascii() or not (narrow or _broken(joined))
+        return joined.isascii() or (not narrow and is_whole(joined))
 
     return plain
 
 
-def _broken(joined: str) -> bool:
-    """Whether there is half of a surrogate pair, which no database takes."""
-    try:
-        joined.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
 def _integer(facts: ColumnFacts, declared: ColumnType, dialect: str) -> Glance | None:
-    low, high = int(declared.low or 0), int(declared.high or 0)
-    if dialect == "sqlite":
-        high = min(high, 2**63 - 1)
+    _, low, high = numberrules.integer(declared, dialect)
 
     def plain(values: Sequence[Any]) -> bool:
         return set(map(type, values)) == {int} and low <= min(values) and max(values) <= high

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
 
-from scrapy_resume.store.catalog import ColumnFacts, TableFacts, Trigger, UniqueIndex
+from scrapy_resume.store.items.tablefacts import ColumnFacts, TableFacts, Trigger, UniqueIndex
 
 UNDOABLE = frozenset({"innodb", "rocksdb", "tokudb", "ndbcluster", "ndb"})
 """Storage engines whose writes a ROLLBACK undoes, in lower case."""

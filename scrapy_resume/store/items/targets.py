@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy.engine import Connection
 
 from scrapy_resume.exceptions import ConfigurationError
-from scrapy_resume.store import smallids
-from scrapy_resume.store.catalog import ColumnFacts, TableFacts
-from scrapy_resume.store.catalogs import look
-from scrapy_resume.store.columnrules import column_rule
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.itemstatements import Statements
-from scrapy_resume.store.itemtable import ItemTable, Values
-from scrapy_resume.store.plaincolumns import Glance, glance
+from scrapy_resume.store.items import smallids
+from scrapy_resume.store.items.catalog import look
+from scrapy_resume.store.items.columnrules import Unfit, column_rule
+from scrapy_resume.store.items.plaincolumns import Glance, glance
+from scrapy_resume.store.items.statements import Statements
+from scrapy_resume.store.items.table import ItemTable, Values
+from scrapy_resume.store.items.tablefacts import ColumnFacts, TableFacts
 
 logger = logging.getLogger(__name__)
 
@@ -69,15 +69,17 @@ class Target:
     def __post_init__(self) -> None:
         facts, key = self.facts, tuple(self.declared.key)
         self.name, self.is_default = self.declared.name, facts is None
-        self.plain = self.db.dialect != "sqlite"
+        self.is_mysql = self.db.dialect == "mysql"
         others = [] if facts is None else facts.others(key)
         itself = facts is not None and self.name in facts.references
         self.in_order = bool(others) or itself
-        self.careful = self.plain and facts is not None and _needs_care(facts, key)
+        self.careful = self.is_mysql and facts is not None and _needs_care(facts, key)
         self.triggered = bool(facts is not None and facts.triggers)
         strict = facts is not None and (facts.checked or self.triggered)
         # Trying an INSERT uses up an id.
         self.probed = facts is not None and facts.checked and not smallids.small_id(facts)
+        counted = () if facts is None else [c.name for c in facts.columns.values() if c.counted]
+        self.counted = frozenset(counted) - set(key)
         self.folds = facts is not None and any(map(_folds, map(facts.columns.get, key)))
         self.merges = not (strict or self.in_order or self.folds or self.declared.newer_by)
 
@@ -93,6 +95,21 @@ class Target:
     def meet(self, before: Values, after: Values) -> Values:
         """What a row holds once *after* was stored over *before*."""
         return before | {name: after[name] for name in self.statements.updated(after)}
+
+    def brings_id(self, sets: Iterable[frozenset[str]]) -> bool:
+        """Whether rows of these fields say which id is theirs: it may be that of another row."""
+        return bool(self.counted) and any(self.counted & fields for fields in set(sets))
+
+    def key_as_sent(self, found: Iterable[Any]) -> tuple[Any, ...]:
+        """The key of a row that is there, read by the driver, as an entry has it.
+
+        A driver makes objects of dates, which are sent as text.
+        """
+        key = zip(self.declared.key, found, strict=True)
+        try:
+            return tuple([self.rules[name](value) for name, value in key])
+        except Unfit:
+            return tuple(found)
 
     def ignore(self, field: str) -> None:
         """Count a field that is left out, and say so once."""

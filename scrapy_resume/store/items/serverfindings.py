@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from sqlalchemy import text
 from sqlalchemy.engine import Connection
 
-from scrapy_resume.store import catalogmysql
-from scrapy_resume.store.catalog import TableFacts
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.findings import Finding, quoted
+from scrapy_resume.store.items import catalogmysql
+from scrapy_resume.store.items.findings import Finding, quoted
+from scrapy_resume.store.items.tablefacts import TableFacts
 
 _STRICT = {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"}
 

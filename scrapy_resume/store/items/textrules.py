@@ -16,9 +16,9 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any, NoReturn
 from uuid import UUID
 
-from scrapy_resume.store.columntypes import ColumnType, Convert
-from scrapy_resume.store.daterules import clock_text
-from scrapy_resume.store.numberrules import NUMBER, for_sqlite, number
+from scrapy_resume.store.items.columntypes import ColumnType, Convert
+from scrapy_resume.store.items.daterules import clock_text
+from scrapy_resume.store.items.numberrules import NUMBER, for_sqlite, number
 
 _JSON_DEPTH = 31  # MariaDB refuses what is nested deeper
 _MAYBE_HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a surrogate pair

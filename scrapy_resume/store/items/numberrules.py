@@ -13,7 +13,7 @@ import re
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-from scrapy_resume.store.columntypes import ColumnType, Convert, Note
+from scrapy_resume.store.items.columntypes import ColumnType, Convert, Note
 
 NUMBER = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?\Z", re.ASCII)
 _PRECISE = Context(prec=100, rounding=ROUND_HALF_UP)

@@ -31,9 +31,10 @@ class ItemTable:
     its one unique index; a ``Table`` or mapped class knows them. *update* says what an item
     changes in a row that is there: ``"all"`` its fields, a list of them, or None for
     nothing. With *newer_by*, a column such as ``scraped_at``, it changes nothing
-    unless its value there is at least as high. *on_unknown_field* says what a field does
-    that the table has no column for: stop the crawl before its page is committed, be
-    ignored and counted, or put its item into quarantine.
+    unless its value there is at least as high; this column goes along with a list.
+    *on_unknown_field* says what a field does that the table has no column for: stop the
+    crawl before its page is committed, be ignored and counted, or put its item into
+    quarantine.
 
     Raises ConfigurationError for what can be no table.
     """

@@ -1,4 +1,4 @@
-"""Facts about the tables themselves, by name: their id, and who upgraded them last."""
+"""The table ``meta``: what the tables say of themselves, by name: their id, who upgraded them."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def database_id(db: Database) -> str:
 
 
 def read(conn: Connection, db: Database, name: str) -> str | None:
-    """The fact *name*, None if it is not known."""
-    meta = db.tables.meta
-    return conn.execute(select(meta.c.value).where(meta.c.name == name)).scalar()
+    """What is kept under *name*, None if nothing is."""
+    table = db.tables.meta
+    return conn.execute(select(table.c.value).where(table.c.name == name)).scalar()
 
 
 def write(conn: Connection, db: Database, name: str, value: str) -> None:
-    """Set the fact *name*."""
-    meta = db.tables.meta
+    """Keep *value* under *name*."""
+    table = db.tables.meta
     if read(conn, db, name) is None:
-        conn.execute(insert(meta).values(name=name, value=value))
+        conn.execute(insert(table).values(name=name, value=value))
     else:
-        conn.execute(update(meta).where(meta.c.name == name).values(value=value))
+        conn.execute(update(table).where(table.c.name == name).values(value=value))

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 
 from sqlalchemy.engine import Connection
 
-from scrapy_resume.store import smallids
-from scrapy_resume.store.catalog import ColumnFacts, TableFacts
+from scrapy_resume.store.columns import exact_collation
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.findings import Finding, quoted
-from scrapy_resume.store.itemtable import ItemTable
-from scrapy_resume.store.itemtargets import named
-
-_EXACT = {"mariadb": "utf8mb4_nopad_bin", "mysql": "utf8mb4_0900_bin", "old": "utf8mb4_bin"}
+from scrapy_resume.store.items import smallids
+from scrapy_resume.store.items.findings import Finding, quoted
+from scrapy_resume.store.items.table import ItemTable
+from scrapy_resume.store.items.tablefacts import ColumnFacts, TableFacts
+from scrapy_resume.store.items.targets import named
 
 
 def missing_table(conn: Connection, db: Database, declared: ItemTable) -> Finding:
@@ -23,7 +22,7 @@ def missing_table(conn: Connection, db: Database, declared: ItemTable) -> Findin
     more = [name for name in dict.fromkeys(named(declared)) if name not in declared.key]
     columns += [f"{quoted(db.dialect, name)} TEXT" for name in more]
     key = f", PRIMARY KEY ({quoted(db.dialect, *declared.key)})" if declared.key else ""
-    exact = f" CHARACTER SET utf8mb4 COLLATE {_exact(conn)}" if db.dialect == "mysql" else ""
+    exact = f" CHARACTER SET {_exact(conn)}" if db.dialect == "mysql" else ""
     mend = f"CREATE TABLE {table} ({', '.join(columns)}{key}){exact}" if columns else None
     return Finding("missing_table", declared.name, None, "it does not exist; create it first", mend)
 
@@ -52,14 +51,17 @@ def of_columns(
 ) -> Iterator[Finding]:
     """What may go wrong with single columns."""
     for name in declared.key:
-        if facts.columns[name].nullable:
-            mend = _modify(conn, facts, name, nullable=False) if db.dialect == "mysql" else None
+        column = facts.columns.get(name)
+        if column is not None and column.nullable and not column.generated:
+            mend = _modify(conn, facts, name, of_key=True) if db.dialect == "mysql" else None
             what = "a key column must be NOT NULL, since rows without a key are never the same"
             yield Finding("nullable_key", facts.name, name, what, mend)
     for name, column in facts.columns.items():
         if column.charset not in (None, "utf8mb4", "binary", "utf16", "utf32", "utf16le"):
             what = f"{column.charset} cannot hold every character; what it cannot is rejected"
-            mend = _modify(conn, facts, name, column.nullable)
+            # MODIFY would make an ordinary column of a generated one.
+            can = not column.generated
+            mend = _modify(conn, facts, name, of_key=name in declared.key) if can else None
             yield Finding("charset", facts.name, name, what, mend)
         if name in declared.key and column.collation:
             yield from _collation(conn, db, facts, column)
@@ -80,8 +82,9 @@ def _collation(
 ) -> Iterator[Finding]:
     collation = str(column.collation)
     exact = "bin" in collation.lower()
-    can = db.dialect == "mysql" and collation != _exact(conn)
-    mend = _modify(conn, facts, column.name, column.nullable) if can else None
+    can = db.dialect == "mysql" and collation != exact_collation(conn.dialect)
+    can = can and not column.generated
+    mend = _modify(conn, facts, column.name, of_key=True) if can else None
     if not exact:
         what = f"the collation {collation} takes different keys for one, as A and a"
         yield Finding("collation", facts.name, column.name, what, mend)
@@ -102,13 +105,16 @@ def _small_id(facts: TableFacts) -> Iterator[Finding]:
     yield Finding("small_id", facts.name, column.name, what, mend)
 
 
-def _modify(conn: Connection, facts: TableFacts, name: str, nullable: bool) -> str:
-    """The column as it is, exact and of every character, and nullable or not."""
+def _modify(conn: Connection, facts: TableFacts, name: str, *, of_key: bool) -> str:
+    """The column as it is and of every character; one of the key also exact and never NULL.
+
+    A key column may have several findings: whichever mend comes last mends them all.
+    """
     column = facts.columns[name]
     text = f"ALTER TABLE {quoted('mysql', facts.name)} MODIFY {quoted('mysql', name)} {column.type}"
     if column.charset is not None:
-        text += f" CHARACTER SET utf8mb4 COLLATE {_exact(conn)}"
-    text += "" if nullable else " NOT NULL"
+        text += f" CHARACTER SET {_exact(conn) if of_key else 'utf8mb4'}"
+    text += "" if column.nullable and not of_key else " NOT NULL"
     default = column.default
     if default is None or default.upper() == "NULL":
         return text
@@ -118,7 +124,4 @@ def _modify(conn: Connection, facts: TableFacts, name: str, nullable: bool) -> s
 
 
 def _exact(conn: Connection) -> str:
-    if getattr(conn.dialect, "is_mariadb", False):
-        return _EXACT["mariadb"]
-    version = getattr(conn.dialect, "server_version_info", None) or (8,)
-    return _EXACT["mysql" if version >= (8, 0, 17) else "old"]
+    return f"utf8mb4 COLLATE {exact_collation(conn.dialect)}"
