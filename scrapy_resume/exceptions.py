@@ -69,6 +69,14 @@ class QueueUnavailable(ResumeError):
         self.heals = heals
 
 
+class JournalFailed(ResumeError):
+    """The journal can take nothing, or give nothing back, now: a full or broken disk.
+
+    The message is one sentence with the file's path and what to do. Nothing of what was to
+    be appended is kept; the same journal is tried again later.
+    """
+
+
 class LeaseLost(ResumeError):
     """A write carried a fencing token that the database no longer accepts."""
 

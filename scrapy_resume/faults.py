@@ -19,10 +19,11 @@ from scrapy_resume.exceptions import ConfigurationError, InjectedFault
 POINTS = frozenset(
     {
         "page.response", "page.item", "page.complete",
+        "journal.append", "journal.synced", "journal.trimmed",
         "commit.begin", "commit.fenced", "commit.items", "commit.before", "commit.after",
         "commit.acked", "claim.begin", "claim.before", "claim.after", "renew.before",
         "reap.selected", "reap.before", "plan.before", "finish.before", "batch.before",
-        "batch.after",
+        "batch.after", "replay.before", "replay.settled", "salvage.before",
     }
 )  # fmt: skip
 
