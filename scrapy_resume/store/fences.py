@@ -20,6 +20,7 @@ from sqlalchemy.engine import Connection
 from scrapy_resume.store.claims import position_of
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.records import Finish, PageFailure, PageRecord, Record, Release
+from scrapy_resume.store.setbacks import take_back
 from scrapy_resume.watermark import Position
 
 _ERROR_LENGTH = 500  # characters
@@ -97,7 +98,8 @@ def fence(
     """Write the position with *records* on top, or return None if the shard is not ours.
 
     The caller's *position* may be old, after a reply that was lost or in a replay: then
-    the row's own is taken, under its lock, and pages that it has are not repeated.
+    the row's own is taken, under its lock, and pages that it has are not repeated. If the row
+    is the older one, the shard is the caller's no more (``setbacks``).
     """
     if not any(isinstance(record, PageFailure) for record in records):
         folded = fold(position, records, left_out)
@@ -109,6 +111,9 @@ def fence(
     if row is None or row.fencing_token != token:
         return None
     current = position_of(row)
+    if current.version < position.version:
+        take_back(conn, db, row, now)
+        return None
     folded = fold(current, records, left_out)
     if row.status == "running":
         written = _write(conn, db, token, shard_id, current, folded, now)
@@ -134,8 +139,11 @@ def _write(
         parameters |= _failure(folded)
     if folded.last_page is not None:
         parameters["last_page"] = folded.last_page
+    final = isinstance(folded.ending, Finish)
+    if final:
+        parameters["b_version"] = before.version
     flags = (bool(folded.pages), folded.failure is not None, folded.last_page is not None)
-    statement = _statement(db, *flags)
+    statement = _statement(db, *flags, final)
     return bool(conn.execute(statement, parameters).rowcount)
 
 
@@ -165,15 +173,17 @@ def _failure(folded: Folded) -> dict[str, Any]:
     }
 
 
-def _statement(db: Database, with_pages: bool, with_failure: bool, with_end: bool) -> Update:
-    name = f"fence {with_pages} {with_failure} {with_end}"
+def _statement(db: Database, *flags: bool) -> Update:
+    name = f"fence {flags}"
     statement = db.statements.get(name)
     if statement is None:
-        statement = db.statements[name] = _build(db, with_pages, with_failure, with_end)
+        statement = db.statements[name] = _build(db, *flags)
     return statement
 
 
-def _build(db: Database, with_pages: bool, with_failure: bool, with_end: bool) -> Update:
+def _build(
+    db: Database, with_pages: bool, with_failure: bool, with_end: bool, final: bool
+) -> Update:
     shard = db.tables.task_shard
     where = [
         shard.c.id == bindparam("b_id"),
@@ -181,8 +191,9 @@ def _build(db: Database, with_pages: bool, with_failure: bool, with_end: bool) -
         shard.c.status == "running",
     ]
     values: dict[str, Any] = {"updated_at": bindparam("now")}
-    if with_pages:
+    if with_pages or final:
         where.append(shard.c.version == bindparam("b_version"))
+    if with_pages:
         where.append(shard.c.failed_pages == bindparam("b_failed"))
         values |= {
             "version": bindparam("b_version") + 1,

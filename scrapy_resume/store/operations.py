@@ -34,6 +34,11 @@ def record(
         conn.execute(insert(db.tables.operation), [_row(one, at) for one in operations])
 
 
+def note(db: Database, operation: Operation) -> None:
+    """Write *operation*, which changed nothing in the database, in a transaction of its own."""
+    db.run(lambda conn: record(conn, db, [operation], at=db.now(conn)))
+
+
 def find(db: Database, task_id: int, *, limit: int = 100) -> list[tuple[datetime, Operation]]:
     """The latest acts on a task, newest first."""
     operation = db.tables.operation

@@ -29,7 +29,11 @@ Key = tuple[Any, ...]
 
 
 class Batch:
-    """Rows of one table, to be stored in the caller's transaction."""
+    """Rows of one table, to be stored in the caller's transaction.
+
+    With *keep* those whose key is there are left out, and counted in :attr:`kept`; the table
+    is then one that updates nothing, since somebody else may be faster.
+    """
 
     def __init__(
         self,
@@ -37,8 +41,11 @@ class Batch:
         target: Target,
         rows: Sequence[Row],
         now: datetime | None,
+        *,
+        keep: bool = False,
     ) -> None:
-        self._target, self._rows = target, rows
+        self._target, self._rows, self._keep = target, rows, keep
+        self.kept = 0
         self._sender = Sender(conn, target)
         self._times: Values = {}
         if target.is_default:
@@ -55,6 +62,8 @@ class Batch:
         for a field without a column where that is to stop the crawl.
         """
         entries = self._entries(places)
+        if self._keep:
+            entries = self._absent(entries)
         in_order = self._target.in_order or self._target.brings_id(e.fields for e in entries)
         if self._target.merges and not in_order:
             entries = self._merged(entries)
@@ -109,6 +118,12 @@ class Batch:
                 self._judge.reject(place, "RowTooLarge", why, None)
                 return None
         return Entry(key, [place], values, fields, size)
+
+    def _absent(self, entries: list[Entry]) -> list[Entry]:
+        known = self._sender.known(entries)
+        absent = [entry for entry in entries if entry.key not in known]
+        self.kept += len({entry.key for entry in entries}) - len({entry.key for entry in absent})
+        return absent
 
     def _merged(self, entries: list[Entry]) -> list[Entry]:
         merged: dict[Key, Entry] = {}

@@ -177,7 +177,7 @@ class Sender:
         Thus no row is struck whose key is another, whichever unique index it offends.
         """
         before = len(self._refused)
-        known = self._known(part)
+        known = self.known(part)
         if len(self._refused) > before:
             refused = {id(entry) for entry, _ in self._refused[before:]}
             part = [entry for entry in part if id(entry) not in refused]
@@ -194,7 +194,7 @@ class Sender:
         if new:
             self._insert(new)
 
-    def _known(self, part: Sequence[Entry]) -> set[tuple[Any, ...]]:
+    def known(self, part: Sequence[Entry]) -> set[tuple[Any, ...]]:
         """The keys of *part* that are there; refuses keys that cannot be looked for."""
         known: set[tuple[Any, ...]] = set()
 
@@ -213,7 +213,7 @@ class Sender:
         self._store(new, self._statements.insert(new[0].fields))
         refused, self._refused = self._refused[before:], self._refused[:before]
         for entry, error in refused:
-            if may_be_there(error) and self._known([entry]):  # somebody else was faster
+            if may_be_there(error) and self.known([entry]):  # somebody else was faster
                 self._change(entry)
             else:
                 self._refused.append((entry, error))

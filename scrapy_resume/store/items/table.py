@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -150,6 +151,11 @@ class Rejection:
     error: str
     column: str | None = None
     value: str | None = None
+
+
+def digest_key(payload: str) -> str:
+    """The key of an item whose spider names none: it tells apart what differs in anything."""
+    return hashlib.sha256(payload.encode()).hexdigest()
 
 
 def default_row(source: str, item_key: str, payload: str) -> Row:

@@ -105,6 +105,8 @@ class Target:
 
         A driver makes objects of dates, which are sent as text.
         """
+        if self.is_default:  # whose keys are texts
+            return tuple(found)
         key = zip(self.declared.key, found, strict=True)
         try:
             return tuple([self.rules[name](value) for name, value in key])
@@ -147,11 +149,14 @@ class Target:
             logger.warning(text, *about, extra={"action": "item_field"})
 
 
-def default_target(db: Database) -> Target:
-    """The product's own item table: everything is updated but the time it was first seen."""
+def default_target(db: Database, *, keep: bool = False) -> Target:
+    """The product's own item table: everything is updated but the time it was first seen.
+
+    With *keep* nothing is.
+    """
     columns = [column.name for column in db.tables.item.columns]
     update = [name for name in columns if name not in ("source", "item_key", "first_seen_at")]
-    declared = ItemTable(db.tables.item.name, ("source", "item_key"), update)
+    declared = ItemTable(db.tables.item.name, ("source", "item_key"), None if keep else update)
     return Target(db, declared, Statements(db, declared, columns))
 
 

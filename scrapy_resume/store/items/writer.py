@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -18,7 +19,8 @@ from scrapy_resume.store.items.targets import Outdated, Target, default_target, 
 class Written(NamedTuple):
     """What became of rows: keys stored, rows rejected, fields left out, values coerced.
 
-    *respelt* are the keys of rows, by their places, that the table spells otherwise.
+    *respelt* are the keys of rows, by their places, that the table spells otherwise. *kept*
+    counts the keys that were there already and were not touched.
     """
 
     keys: int
@@ -26,6 +28,7 @@ class Written(NamedTuple):
     ignored: int = 0
     coerced: int = 0
     respelt: Mapping[int, tuple[Any, ...]] = {}
+    kept: int = 0
 
     def plus(self, other: Written) -> Written:
         """Both together."""
@@ -35,15 +38,22 @@ class Written(NamedTuple):
             self.ignored + other.ignored,
             self.coerced + other.coerced,
             {**self.respelt, **other.respelt},
+            self.kept + other.kept,
         )
 
 
 class ItemWriter:
-    """Writes rows into the default item table and into *tables*."""
+    """Writes rows into the default item table and into *tables*.
 
-    def __init__(self, db: Database, tables: Iterable[ItemTable] = ()) -> None:
-        self._db = db
-        self._declared = {table.name: table for table in tables}
+    With *keep* it only inserts: a row that is there stays as it is, whatever its table declares,
+    and a row with a field that its table lacks is rejected where it would stop a crawl.
+    """
+
+    def __init__(
+        self, db: Database, tables: Iterable[ItemTable] = (), *, keep: bool = False
+    ) -> None:
+        self._db, self._keep = db, keep
+        self._declared = {one.name: _keeping(one) if keep else one for one in tables}
         self._targets: dict[str | None, Target] = {}
 
     def write(self, conn: Connection, rows: Sequence[Row], *, now: datetime | None) -> Written:
@@ -72,7 +82,7 @@ class ItemWriter:
         for again in (True, False):
             target = self._target(conn, name)
             ignored, coerced = target.ignored, target.coerced
-            batch = Batch(conn, target, rows, now)
+            batch = Batch(conn, target, rows, now, keep=self._keep)
             try:
                 keys = batch.write(places)
                 break
@@ -80,7 +90,7 @@ class ItemWriter:
                 if not (again and self._look_again(conn, target, rows, places)):
                     raise changed.__cause__ or changed from None
         counts = (target.ignored - ignored, target.coerced - coerced)
-        return Written(keys, batch.rejected, *counts, batch.respelt)
+        return Written(keys, batch.rejected, *counts, batch.respelt, batch.kept)
 
     def _look_again(
         self, conn: Connection, old: Target, rows: Sequence[Row], places: list[int]
@@ -116,7 +126,12 @@ class ItemWriter:
 
     def _find(self, conn: Connection, name: str | None) -> Target:
         if name is None:
-            return default_target(self._db)
+            return default_target(self._db, keep=self._keep)
         if name not in self._declared:
             raise ConfigurationError(f"an item goes to the table {name}, which no ItemTable names")
         return reflect(conn, self._db, self._declared[name])
+
+
+def _keeping(table: ItemTable) -> ItemTable:
+    unknown = "quarantine" if table.on_unknown_field == "stop" else table.on_unknown_field
+    return replace(table, update=None, newer_by=None, on_unknown_field=unknown)
