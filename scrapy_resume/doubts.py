@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from scrapy_resume.ledger import OpenPage
     from scrapy_resume.pageflow import PageFlow
 
+UNTOLD = "it was tried, and no page of this run is known to hold items as those of others are"
 UNHEALTHY = "unhealthy: no page holds items, although an earlier run stored some"
 
 
@@ -48,7 +49,7 @@ class Doubts:
         logs_in = bool(getattr(flow.spider, "logs_in", False))
         self.suspicion = Suspicion(watch, logs_in=logs_in, wake=flow.wake)
         self.checks = Checks(lambda page: flow.ledger.abandon(page))
-        watch.listeners.append(self._judged)
+        watch.listeners.append(self.judged)
 
     # What the opener asks
 
@@ -69,14 +70,20 @@ class Doubts:
         site = shard.site
         return self.checks.at(site) is None and not self._is_full(site)
 
-    def nothing_known(self, check: Check, stored_before: bool) -> None:
-        """No page of the run has items that could be asked for again."""
+    def nothing_known(self, check: Check, stored_before: bool, others: bool = False) -> None:
+        """No page of the run has items that could be asked for again.
+
+        A blocked site does not pass by that if *others* can tell how it is.
+        """
         if not self.checks.end(check):
             return
-        if stored_before:
+        if others and check.shard.trying:
+            self.watch.note(check.site, Signal.BLOCKED, UNTOLD)
+        elif stored_before and any(is_empty(s.doubted[n]) for s, n in self._doubted(check.site)):
             self.watch.note(check.site, Signal.BLOCKED, UNHEALTHY)
         else:
             self.watch.note(check.site, Signal.ITEMS)
+            self._end_probes(check.site, True, "its list is empty, as it ever was")
             self._believe(check.site, self.suspicion.now())
         self._flow.wake()
 
@@ -87,6 +94,13 @@ class Doubts:
             self._flow.wake()
 
     # What the page flow tells
+
+    def held(self, shard: HeldShard) -> None:
+        """A shard was claimed. While others of its site end, which was judged blocked, it does
+        so too: each of its pages would be refused."""
+        if self.watch.is_blocked(shard.site):
+            judgement = self.watch.judgement(shard.site)
+            self._block(shard, judgement, self.watch.resting(shard.site))
 
     def sight_of(
         self, page: OpenPage, held: tuple[HeldShard, int] | None
@@ -103,6 +117,7 @@ class Doubts:
         if check is None or check.sight is None:
             return
         if not page.yielded:
+            self.watch.facts(check.site).barren.add((page.page.shard.key, page.page.number))
             self.check_failed(check, f"{check.words}, which held items before, holds none now")
         elif self.checks.end(check):
             self.suspicion.read(check.site, check.sight, True)
@@ -116,20 +131,58 @@ class Doubts:
             why = "" if trouble is None else f": {trouble.error_class}: {trouble.error}"
             self.check_failed(check, f"{check.words}, which held items before, failed{why}")
 
+    def closed(self, shard: HeldShard, end: PageEnd, page: OpenPage) -> PageEnd:
+        """What became of a page, in the light of what is known of its site.
+
+        If its site is tried with it, that is decided, unless the page is to be doubted.
+        """
+        end = self.suspicion.judged(shard, end, page)
+        if not shard.trying or self.suspects(shard, end):
+            return end
+        failed = end.decision is Decision.FAILED
+        if not failed and not self.watch.facts(shard.site).window.refuses:
+            self._end_probe(shard, True, f"page {end.number} was read")
+            return end
+        # Else it is no page, or one whose details were refused.
+        details = (one for one in page.troubles if one.where is Where.REQUEST)
+        self.probe_failed(shard, end.trouble if failed else next(details, None))
+        return self.suspicion.judged(shard, end, page)
+
+    def probe_failed(self, shard: HeldShard, trouble: Trouble | None) -> None:
+        """The page that its site was tried with is none: the site is blocked as before."""
+        why = "" if trouble is None else f": {trouble.error_class}: {trouble.error}"
+        self.watch.note(shard.site, Signal.BLOCKED, f"it was tried{why}")
+
     def suspects(self, shard: HeldShard, end: PageEnd) -> bool:
-        """Whether the page is empty without anybody's word that it is right so."""
+        """Whether the page is empty without anybody's word that it is right so, or was refused
+        as all others may be."""
         sight = shard.sights.get(end.number)
-        return self.suspicion.on and sight is not None and not sight.vouched and is_empty(end)
+        if sight is None or sight.vouched:
+            return False
+        return self._is_refused(shard, end) or (self.suspicion.on and is_empty(end))
+
+    def _is_refused(self, shard: HeldShard, end: PageEnd) -> bool:
+        """Is the page to be given up, and has its site given no good answer since it was first
+        asked for? Then it may be the site's fault."""
+        trouble, watch = end.trouble, self.watch
+        if shard.trying:
+            return False  # it was blocked, and is so still
+        if trouble is None or not watch.on or not trouble.is_refusal(watch.limits.statuses):
+            return False
+        tries = shard.walk.attempts.get(end.number, 1)
+        refusals = watch.facts(shard.site).window.refusals
+        return refusals >= tries and not shard.walk.tries_again(end.number, trouble)
 
     def keep(self, shard: HeldShard, end: PageEnd) -> None:
-        """Doubt an empty page; one of a blocked site is put back at once."""
+        """Doubt an empty or refused page; one of a blocked site is put back at once."""
         walk = shard.walk
         if self.watch.is_blocked(shard.site) or walk.blocked is not None or walk.leaving:
             self._flow.act(shard, [Discard(end.number)])
             return
         shard.doubted[end.number] = end
         walk.doubted.add(end.number)
-        self.watch.note(shard.site, Signal.EMPTY, f"page {end.number}")
+        if is_empty(end):
+            self.watch.note(shard.site, Signal.EMPTY, f"page {end.number}")
         self.consider(shard)
         self._flow.wake()
 
@@ -162,6 +215,8 @@ class Doubts:
 
     def gone(self, shard: HeldShard) -> None:
         """The shard is ours no more, and so is a check that was asked in it."""
+        if shard.probe is not None:
+            shard.probe.end(None)
         check = self.checks.at(shard.site)
         if check is not None and check.shard is shard:
             self.checks.end(check)
@@ -175,6 +230,18 @@ class Doubts:
         self._flow.act(shard, [*stranded, *map(Discard, sorted(waits))])
 
     # Inside
+
+    def _end_probes(self, site: str, passed: bool, why: str) -> None:
+        for shard in list(self._flow.shards.values()):
+            if shard.site == site and shard.trying:
+                self._end_probe(shard, passed, why)
+
+    def _end_probe(self, shard: HeldShard, passed: bool, why: str) -> None:
+        assert shard.probe is not None
+        if passed:
+            shard.walk.policy = shard.probe.policy
+            self._flow.wake()
+        shard.probe.end(passed, why)
 
     def _doubted(self, site: str) -> Iterator[tuple[HeldShard, int]]:
         for shard in list(self._flow.shards.values()):
@@ -190,6 +257,7 @@ class Doubts:
         """A page with items came: what arrived empty before it was asked for is true."""
         self.suspicion.found_items(sight)
         self.watch.note(site, Signal.ITEMS)
+        self._end_probes(site, True, "a page of it held what it should")
         self._believe(site, sight.opened)
 
     def _believe(self, site: str, moment: int) -> None:
@@ -201,7 +269,8 @@ class Doubts:
             if number in shard.doubted and (sight is None or sight.arrived < moment):
                 end = shard.doubted.pop(number)
                 shard.walk.doubted.discard(number)
-                end = end if sight is None else self.suspicion.in_light(shard, end, sight)
+                if sight is not None and is_empty(end):
+                    end = self.suspicion.in_light(shard, end, sight)
                 self._flow.act(shard, shard.walk.closed(end))
                 self.told(shard, end, sight)
         self._reconsider(site)
@@ -215,18 +284,22 @@ class Doubts:
             self.consider(shard)
         self._flow.wake()
 
-    def _judged(self, site: str, judgement: Judgement, retry_after: float) -> None:
+    def judged(self, site: str, judgement: Judgement, retry_after: float) -> None:
         """A blocked site's pages are put back, and its shards end as soon as they can."""
         if judgement.state is not SiteState.BLOCKED:
             return
+        self._end_probes(site, False, judgement.reason)
         self.checks.end(self.checks.at(site))
+        for shard in list(self._flow.shards.values()):
+            if shard.site == site:
+                self._block(shard, judgement, retry_after)
+
+    def _block(self, shard: HeldShard, judgement: Judgement, retry_after: float) -> None:
         trouble = Trouble(
             Where.PAGE, ErrorKind.BLOCKED, "SiteBlocked", judgement.reason,
             retry_after=retry_after or None,
         )  # fmt: skip
-        for shard in list(self._flow.shards.values()):
-            if shard.site == site:
-                self.give_up(shard, shard.walk.block(trouble))
+        self.give_up(shard, shard.walk.block(trouble))
 
     def _rested(self, shard: HeldShard) -> None:
         shard.resting = False

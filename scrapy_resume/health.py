@@ -97,6 +97,18 @@ class SiteWindow:
     _last_bad: str = ""
     _last_page: str = ""
 
+    @property
+    def refusals(self) -> int:
+        """How many of the latest answers were bad, with no good one after the first of them."""
+        return self._bad_in_row
+
+    @property
+    def refuses(self) -> bool:
+        """Whether too many of the latest answers were bad, however few there are."""
+        limits, bad = self.limits, self._bad.total()
+        several = len(self._bad) >= min(_FEW, limits.least)
+        return several and bad >= limits.share * len(self._answers)
+
     def note(self, signal: Signal, at: float, detail: str = "", about: str = "") -> Judgement:
         """Take in one *signal* of time *at*.
 

@@ -49,6 +49,7 @@ class SiteFacts:
     looks: Looks = field(default_factory=Looks)
     moves: Moves = field(default_factory=Moves)
     good: Good | None = None
+    barren: set[tuple[str, int]] = field(default_factory=set)  # pages that a check found empty
     rest_until: float = 0.0
 
 
@@ -96,11 +97,16 @@ class SiteWatch:
         if judgement.state is not before:
             self._tell(site, judgement)
 
-    def begin(self, site: str) -> None:
-        """A shard of *site* was claimed, so it may be tried: a blocked one is seen afresh."""
+    def begin(self, site: str, anew: bool = False) -> None:
+        """A shard of *site* was claimed, so it may be tried: a blocked one is seen afresh, and
+        with *anew* any."""
         facts = self.facts(site)
-        if facts.window.judgement.state is SiteState.BLOCKED:
+        if anew or facts.window.judgement.state is SiteState.BLOCKED:
             facts.window = SiteWindow(self.limits)
+
+    def learn(self, site: str, judgement: Judgement) -> None:
+        """The fleet says that the site is blocked. Nobody is told: it is no news of ours."""
+        self.facts(site).window.judgement = judgement
 
     def rest(self, site: str, seconds: float) -> None:
         """The site asked to be left alone for *seconds* from now."""

@@ -101,14 +101,14 @@ def retry_after(response: Response) -> float | None:
     if value is None:
         return None
     text = value.decode("latin-1").strip()
-    if text.isdigit():
+    if text.isascii() and text.isdigit():
         return float(text)
     try:
         when = parsedate_to_datetime(text)
-    except ValueError:
+        if when.tzinfo is not None:
+            when = when.astimezone(timezone.utc).replace(tzinfo=None)
+    except (ValueError, OverflowError):  # no date, or one that UTC has not
         return None
-    if when.tzinfo is not None:
-        when = when.astimezone(timezone.utc).replace(tzinfo=None)
     return max(0.0, (when - clock.utc_now()).total_seconds())
 
 

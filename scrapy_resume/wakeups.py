@@ -11,8 +11,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from scrapy_resume.breaker import Breaker
 from scrapy_resume.exceptions import ResumeError
+from scrapy_resume.presence import Presence
 
 if TYPE_CHECKING:
     from scrapy_resume.shardqueue import ShardQueue, Subscription
@@ -24,9 +24,9 @@ class WakeupListener:
     """Calls *on_wake*, on its own thread, for every wake-up of another worker."""
 
     def __init__(
-        self, queue: ShardQueue, breaker: Breaker, on_wake: Callable[[], None], look: float
+        self, queue: ShardQueue, presence: Presence, on_wake: Callable[[], None], look: float
     ) -> None:
-        self._queue, self._breaker, self._on_wake, self._look = queue, breaker, on_wake, look
+        self._queue, self._presence, self._on_wake, self._look = queue, presence, on_wake, look
         self._stop = threading.Event()
         self._anew = threading.Event()
         self._thread = threading.Thread(
@@ -53,7 +53,7 @@ class WakeupListener:
 
     def _listen(self) -> None:
         while not self._stop.is_set():
-            if not self._breaker.present.wait(self._look) or self._stop.is_set():
+            if not self._presence.present.wait(self._look) or self._stop.is_set():
                 continue
             try:
                 self._follow()
@@ -67,7 +67,7 @@ class WakeupListener:
         subscription = self._queue.subscribe()
         try:
             self._on_wake()  # what was told before we listened is not known
-            while not (self._stop.is_set() or self._anew.is_set() or self._breaker.away):
+            while not (self._stop.is_set() or self._anew.is_set() or self._presence.away):
                 self._hear(subscription)
         finally:
             subscription.close()
@@ -78,7 +78,7 @@ class WakeupListener:
             self._queue.probe()
             self._stop.wait(self._look)
         except ResumeError:
-            self._breaker.fail(error)
+            self._presence.fail(error)
 
     def _hear(self, subscription: Subscription) -> None:
         teller = subscription.next(self._look)

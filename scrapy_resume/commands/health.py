@@ -9,9 +9,12 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from scrapy_resume import clock
 from scrapy_resume.commands.acting import existing, report, signed
 from scrapy_resume.commands.database import looked_at, resume_settings
+from scrapy_resume.commands.mends import is_held, words
 from scrapy_resume.commands.screen import Grid, Part, moment, print_json, show
+from scrapy_resume.commands.wakes import wake
 from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.store import health as store
 
@@ -27,12 +30,13 @@ _LONG = ("reason", "set by")
 
 def run(settings: Settings, opts: argparse.Namespace) -> int:
     """Show the sites, or set one."""
-    with looked_at(resume_settings(settings)) as db:
+    ours = resume_settings(settings)
+    with looked_at(ours) as db:
         if opts.act == "set":
-            done: dict[str, Any] = signed(opts) | {"dry_run": opts.dry_run}
-            result = store.set_site(
-                existing(db), opts.site, opts.state, seconds=opts.seconds, **done
-            )
+            made, done = existing(db), {**signed(opts), "dry_run": opts.dry_run}
+            result = store.set_site(made, opts.site, opts.state, seconds=opts.seconds, **done)
+            if not opts.dry_run:
+                wake(settings, ours, made, store.runs_at(made, opts.site))
             return report(opts, result, {"site": opts.site})
         found = look(db, opts.site)
     if opts.json:
@@ -54,20 +58,30 @@ def look(db: Database | None, name: str | None) -> list[dict[str, Any]]:
         close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(close)}?" if close else "a site without shards is well"
         raise ConfigurationError(f"nothing is known of the site {name!r}; {hint}")
-    return [_plain(one, known.get(one), shards.get(one)) for one in names if name in (None, one)]
+    now = clock.utc_text(db.look(db.now) if db else clock.utc_now())
+    return [
+        _plain(one, known.get(one), shards.get(one), now) for one in names if name in (None, one)
+    ]
 
 
-def _plain(site: str, row: dict[str, Any] | None, shards: dict[str, int] | None) -> dict[str, Any]:
-    """A site as ``--json`` prints it; one without a row is healthy."""
+def _plain(
+    site: str, row: dict[str, Any] | None, shards: dict[str, int] | None, now: str
+) -> dict[str, Any]:
+    """A site as ``--json`` prints it; one without a row is healthy.
+
+    *held* says that no shards of it are handed out now.
+    """
     unknown = {
         "site": site, "state": "healthy", "reason": "nothing on record", "until": None,
-        "set_by": None, "counters": None, "updated_at": None,
+        "set_by": None, "counters": None, "updated_at": None, "wait_ms": None,
+        "probe_instance": None, "probe_until": None,
     }  # fmt: skip
     plain = row or unknown
     for name, value in plain.items():
         if isinstance(value, datetime):
-            plain[name] = value.isoformat(timespec="microseconds") + "Z"
-    return {**plain, "shards": shards or dict.fromkeys(_COUNTS, 0)}
+            plain[name] = clock.utc_text(value)
+    counts = shards or dict.fromkeys(_COUNTS, 0)
+    return {**plain, "held": is_held(plain, now), "says": words(plain, now), "shards": counts}
 
 
 def _view(found: list[dict[str, Any]]) -> Iterator[Part]:
@@ -76,7 +90,7 @@ def _view(found: list[dict[str, Any]]) -> Iterator[Part]:
         return
     rows = [
         (
-            one["site"], one["state"], moment(one["until"]), one["reason"], one["set_by"],
+            one["site"], one["says"], moment(one["until"]), one["reason"], one["set_by"],
             moment(one["updated_at"]), *(one["shards"][name] for name in _COUNTS),
         )
         for one in found

@@ -43,13 +43,17 @@ _LOWEST, _HIGHEST = -(1 << 31), (1 << 31) - 1
 @dataclass(frozen=True, slots=True)
 class Want:
     """What a claim asks for: *limit* shards that *intake* takes, *hints* (ids) first, at most
-    *site_cap* running at a site; a suspect only if *alone*."""
+    *site_cap* running at a site, none of the sites *without*; a suspect only if *alone*. *tries*
+    is a parked site that one is to be taken of all the same, and the instance that has the
+    right to."""
 
     limit: int
     intake: Intake
     site_cap: int
     hints: Sequence[int]
     alone: bool
+    tries: tuple[str, str] | None = None
+    without: Collection[str] = ()
 
 
 class Candidates(NamedTuple):
@@ -81,13 +85,23 @@ def lock_candidates(conn: Connection, db: Database, task_id: int, want: Want) ->
     ready = conn.execute(ready_query(db), {"task": task_id}).first()
     if ready is None:
         return Candidates([], False)
-    closed = parked(conn, db) | full(conn, db, want.site_cap)
+    closed = _closed(conn, db, want)
     search = _Search(conn, db, task_id, want, closed)
     rows = search.find(want.limit, suspects=False)
     suspects = not rows and want.alone
     if suspects:
         rows = search.find(1, suspects=True)
     return Candidates(rows, suspects, ready.read_again_at)
+
+
+def _closed(conn: Connection, db: Database, want: Want) -> frozenset[str]:
+    """The sites that nothing may be taken of."""
+    held = parked(conn, db)
+    if want.tries is not None:
+        site, instance = want.tries
+        if site in held and held[site].state == "blocked" and held[site].prober == instance:
+            del held[site]
+    return full(conn, db, want.site_cap) | held.keys() | frozenset(want.without)
 
 
 @dataclass

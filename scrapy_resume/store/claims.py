@@ -6,7 +6,7 @@ Every claim raises the fencing token and spends an attempt.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -64,18 +64,22 @@ def claim(
     site_cap: int = 0,
     hints: Sequence[int] = (),
     alone: bool = True,
+    tries: str | None = None,
+    without: Collection[str] = (),
 ) -> list[ClaimedShard]:
     """Claim up to *limit* shards for *lease* seconds, the most urgent first.
 
     Of the shards that *intake* takes; *hints* are ids that the queue names, tried first and
     in their order, each of which the row itself confirms. With *site_cap* a site has at most
-    so many running shards, of all runs and workers; parked sites are left out.
+    so many running shards, of all runs and workers; the sites *without* are left out, and
+    parked ones, but for the one that *instance* has the right to try and *tries*.
 
     A suspect is claimed only if nothing else can be, alone, and only if *alone* says that the
     caller holds nothing: if its process dies again, no other shard pays with an attempt. An
     empty list does not mean that the run is over: others may hold the rest.
     """
-    want = Want(limit, intake, site_cap, hints, alone)
+    trial = (tries, instance) if tries else None
+    want = Want(limit, intake, site_cap, hints, alone, trial, without)
     landed = _NOBODY  # what an attempt claimed whose COMMIT had no reply
 
     def work(conn: Connection) -> list[ClaimedShard]:

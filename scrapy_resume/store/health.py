@@ -7,13 +7,11 @@ are not handed out until ``until``, or until an operator says otherwise.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
-from sqlalchemy import ColumnElement, exists, func, insert, select, update
-from sqlalchemy.dialects.mysql import insert as mysql_insert
+from sqlalchemy import ColumnElement, exists, func, select, update
 from sqlalchemy.engine import Connection
 
 from scrapy_resume.exceptions import ActRefused
@@ -22,35 +20,15 @@ from scrapy_resume.store.actresults import ActResult
 from scrapy_resume.store.columns import NAME_LENGTH, REASON_LENGTH
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.operations import Operation, record
+from scrapy_resume.store.siterows import NOTHING, SiteRow, enter, find, sites
+from scrapy_resume.store.transitions import cleaned
+
+__all__ = [
+    "SiteRow", "open_shards", "pause_site", "runs_at", "set_site", "sites", "unpause_site",
+]  # fmt: skip
 
 STATES = ("healthy", "blocked", "paused")  # those that an operator may set
 _OPEN = ("pending", "running", "paused")
-
-
-@dataclass(frozen=True, slots=True)
-class SiteRow:
-    """A site as its row says; *set_by* is empty for what workers judged."""
-
-    site: str
-    state: str
-    reason: str
-    until: datetime | None
-    set_by: str | None
-    counters: str | None
-    updated_at: datetime
-
-    def __str__(self) -> str:
-        until = "" if self.until is None else f" until {self.until:%Y-%m-%d %H:%M:%S} UTC"
-        return f"{self.state}{until}"
-
-
-def sites(db: Database, names: Collection[str] | None = None) -> list[SiteRow]:
-    """The sites on record with one of *names* (None: all), by name."""
-    health = db.tables.site_health
-    query = _rows(db).order_by(health.c.site)
-    if names is not None:
-        query = query.where(health.c.site.in_(sorted(names)))
-    return db.look(lambda conn: [SiteRow(**row) for row in conn.execute(query).mappings()])
 
 
 def open_shards(db: Database) -> dict[str, dict[str, int]]:
@@ -66,6 +44,14 @@ def open_shards(db: Database) -> dict[str, dict[str, int]]:
     for site, status, count in db.look(lambda conn: conn.execute(query).all()):
         found.setdefault(site, dict.fromkeys(_OPEN, 0))[status] = count
     return found
+
+
+def runs_at(db: Database, site: str) -> list[int]:
+    """The unfinished runs that have shards of *site*, by their ids."""
+    shard, task = db.tables.task_shard, db.tables.task
+    ours = exists().where(shard.c.task_id == task.c.id, shard.c.site == site)
+    query = select(task.c.id).where(task.c.open_name.is_not(None), ours).order_by(task.c.id)
+    return db.look(lambda conn: list(conn.execute(query).scalars()))
 
 
 def pause_site(
@@ -106,8 +92,8 @@ def set_site(
         raise ActRefused(f"a site cannot be set {state!r}; it may be {', '.join(STATES)}")
     if (state == "blocked" and seconds is None) or (state == "healthy" and seconds is not None):
         raise ActRefused(
-            "a site is blocked for a time, after which it is tried with one request; paused for a"
-            " time or until it is unpaused; and healthy without a time"
+            "a site is blocked for a time (--for 30m), after which it is tried with one request;"
+            " paused for a time or until it is unpaused; and healthy without a time"
         )
     return _Setting(db, site, "set_site", state, actor, reason, seconds).act(dry_run)
 
@@ -141,7 +127,7 @@ class _Setting:
         values = {name: value for name, value in asdict(new).items() if name != "site"}
         conn.execute(update(health).where(health.c.site == self.site).values(values))
         act = Operation(
-            self.kind, self.actor, self.reason,
+            self.kind, new.set_by or "", new.reason,
             before=f"{self.site}: {old}", after=f"{self.site}: {new}",
         )  # fmt: skip
         record(conn, self.db, [act], at=new.updated_at)
@@ -150,14 +136,15 @@ class _Setting:
     def _judge(self, conn: Connection, *, lock: bool = False) -> tuple[SiteRow, SiteRow]:
         """The site as it is and as it will be. Raises ActRefused."""
         now = self.db.now(conn)
-        old = _one(conn, self.db, self.site, lock=lock)
+        old = find(conn, self.db, self.site, lock=lock)
         if old is None:
             _require_known(conn, self.db, self.site)
-            old = SiteRow(self.site, "healthy", "nothing on record", None, None, None, now)
+            old = SiteRow(self.site, "healthy", NOTHING, None, None, None, now)
         until = None if self.seconds is None else now + timedelta(seconds=self.seconds)
         new = replace(
-            old, state=self.state, reason=self.reason[:REASON_LENGTH], until=until,
-            set_by=self.actor[:NAME_LENGTH], counters=None, updated_at=now,
+            old, state=self.state, reason=cleaned(self.reason, REASON_LENGTH), until=until,
+            set_by=cleaned(self.actor, NAME_LENGTH), counters=None, updated_at=now, wait_ms=None,
+            probe_instance=None, probe_until=None,
         )  # fmt: skip
         self._refuse(conn, old, now)
         return old, new
@@ -168,8 +155,7 @@ class _Setting:
             if old.state != "paused":
                 raise ActRefused(f"site {self.site} is not paused, it is {old}: {old.reason}")
             return
-        over = old.until is not None and old.until <= now
-        if old.state != self.state or over:
+        if old.state != self.state or old.is_over(now):
             return
         if self.kind == "pause_site":
             raise ActRefused(
@@ -182,16 +168,9 @@ class _Setting:
 
     def _enter(self, conn: Connection) -> None:
         """Give the site a row if it is one that a shard names."""
-        health, now = self.db.tables.site_health, self.db.now(conn)
-        if _one(conn, self.db, self.site) is not None:
-            return
-        _require_known(conn, self.db, self.site)
-        row = {"site": self.site, "state": "healthy", "reason": "nothing on record"}
-        if self.db.dialect == "sqlite":  # BEGIN IMMEDIATE has locked everything
-            conn.execute(insert(health).values(row | {"updated_at": now}))
-        else:
-            statement = mysql_insert(health).on_duplicate_key_update(site=health.c.site)
-            conn.execute(statement, [row | {"updated_at": now}])
+        if find(conn, self.db, self.site) is None:
+            _require_known(conn, self.db, self.site)
+            enter(conn, self.db, self.site)
 
     def _sentences(self, old: SiteRow, new: SiteRow, due: int) -> Iterator[str]:
         yield f"Site {self.site} is {new} (it was {old}): {new.reason}."
@@ -199,16 +178,6 @@ class _Setting:
             yield "Its shards are not handed out, and no attempt is spent."
         elif due:
             yield f"{due} shard(s) that were parked for it are due at once."
-
-
-def _rows(db: Database) -> Any:
-    return select(*(db.tables.site_health.c[name] for name in SiteRow.__dataclass_fields__))
-
-
-def _one(conn: Connection, db: Database, site: str, *, lock: bool = False) -> SiteRow | None:
-    query = _rows(db).where(db.tables.site_health.c.site == site)
-    row = conn.execute(query.with_for_update() if lock else query).mappings().first()
-    return SiteRow(**row) if row else None
 
 
 def _require_known(conn: Connection, db: Database, site: str) -> None:
@@ -219,5 +188,7 @@ def _require_known(conn: Connection, db: Database, site: str) -> None:
         return
     names = list(conn.execute(select(shard.c.site).distinct()).scalars())
     close = difflib.get_close_matches(site, names, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(close)}?" if close else "`scrapy resume health show` lists"
+    hint = "`scrapy resume health show` lists them"
+    if close:
+        hint = f"did you mean {' or '.join(close)}?"
     raise ActRefused(f"no shard has the site {site!r}; {hint}")

@@ -9,11 +9,13 @@ before it took. Claims at other sites go on beside it.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Select, bindparam, func, select
 from sqlalchemy.dialects.mysql import insert as mysql_insert
-from sqlalchemy.engine import Connection
+from sqlalchemy.engine import Connection, Row
 
 from scrapy_resume.store.accesspath import by_index
 from scrapy_resume.store.claimindex import built_once
@@ -23,17 +25,53 @@ _PARKED = ("blocked", "paused")
 _UNBOUNDED = 1 << 30
 
 
-def parked(conn: Connection, db: Database) -> frozenset[str]:
-    """The sites whose shards are not handed out now."""
-    health = db.tables.site_health
+@dataclass(frozen=True, slots=True)
+class ParkedSite:
+    """A site whose shards are not handed out, being *state* for *reason*.
 
-    def build() -> Select[tuple[str, datetime]]:
-        query = select(health.c.site, health.c.until)
+    *left* is the time in seconds until it may be tried, or until its pause is over (0: it may
+    be tried now; None: until an operator says so). *prober* is the instance that tries it.
+    """
+
+    site: str
+    state: str
+    reason: str
+    left: float | None
+    prober: str | None
+
+
+def parked(conn: Connection, db: Database) -> dict[str, ParkedSite]:
+    """The sites whose shards are not handed out now, by name.
+
+    A blocked one stays so when its time is over, until it was tried.
+    """
+    health = db.tables.site_health
+    names = ("site", "state", "reason", "until", "probe_instance", "probe_until")
+
+    def build() -> Select[Any]:
+        query = select(*(health.c[name] for name in names))
         return query.where(health.c.state.in_(_PARKED))
 
     rows = conn.execute(built_once(db, "parked sites", build)).all()
-    now = db.now(conn) if any(row.until for row in rows) else None
-    return frozenset(row.site for row in rows if now is None or not row.until or row.until > now)
+    now = db.now(conn) if rows else datetime.min
+    found = [_parked(row, now) for row in rows if row.state == "blocked" or not _over(row, now)]
+    return {one.site: one for one in found}
+
+
+def look_parked(db: Database) -> dict[str, ParkedSite]:
+    """The same, in a look of its own."""
+    return db.look(lambda conn: parked(conn, db))
+
+
+def _over(row: Row[Any], now: datetime) -> bool:
+    return row.until is not None and row.until <= now
+
+
+def _parked(row: Row[Any], now: datetime) -> ParkedSite:
+    left = None if row.until is None else max(0.0, (row.until - now).total_seconds())
+    tried = row.probe_until is not None and row.probe_until > now
+    prober = row.probe_instance if tried else None
+    return ParkedSite(row.site, row.state, row.reason, left, prober)
 
 
 def full(conn: Connection, db: Database, cap: int) -> frozenset[str]:

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from scrapy_resume.exceptions import ActRefused
+from scrapy_resume.intake import Intake
 from scrapy_resume.page import Shard
 from scrapy_resume.store import health
 from scrapy_resume.store.health import SiteRow
@@ -38,8 +39,7 @@ def records(world: World) -> list[tuple[str, ...]]:
 def park(world: World, site: str = "a.org", kind: str = "blocked") -> int:
     """Give a claimed shard of *site* back for a long time; returns its id."""
     (task,) = world.sql("SELECT id FROM resume_task")
-    others = [one for one in ("a.org", "b.org") if one != site]
-    (shard,) = world.claim(task, exclude_sites=others)
+    (shard,) = world.claim(task, intake=Intake(sites=frozenset({site})))
     world.commit(Release(shard.id, shard.fencing_token, f"parked: {site} said no", kind, 900.0))
     return shard.id
 
@@ -216,7 +216,7 @@ def test_an_act_waits_for_one_that_is_under_way_and_sees_what_it_did(
 
 def test_shards_of_unfinished_runs_are_counted_by_site(world: World) -> None:
     (task,) = world.sql("SELECT id FROM resume_task")
-    world.claim(task, exclude_sites=["b.org"])
+    world.claim(task, intake=Intake(sites=frozenset({"a.org"})))
     over = world.plan([Shard("c", 1, 1, site="c.org")], name="over")
     world.sql(
         "UPDATE resume_task SET open_name = NULL, status = 'failed', verdict = 'incomplete',"

@@ -78,7 +78,11 @@ class World:
         limits = HealthLimits(empty_pages=self.limit)
         self.watch = SiteWatch(limits, inc_stat=self._count)
         committer = SimpleNamespace(
-            positions={}, submit=self._submit, consider=lambda: None, hurry=lambda *_: None
+            submit=self._submit,
+            consider=lambda: None,
+            hurry=lambda *_: None,
+            hold=lambda _: None,
+            lose=lambda _: None,
         )
         spider = SimpleNamespace(
             end_statuses=(404,), check_page=self._check_page, stated_total=lambda response: None
@@ -114,7 +118,7 @@ class World:
         if page in self.open:
             self.open.remove(page)
 
-    def _submit(self, record: Any) -> Deferred[Outcome]:
+    def _submit(self, record: Any, let_go: Any) -> Deferred[Outcome]:
         done: Deferred[Outcome] = Deferred()
         shard = self.flow.shards[record.shard_id]
         position = shard.walk.position

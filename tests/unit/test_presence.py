@@ -1,4 +1,4 @@
-"""The circuit breaker: one line for each turn, and questions at their interval only."""
+"""Whether Redis takes part: one line for each turn, and questions at their interval only."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from scrapy_resume import clock
-from scrapy_resume.breaker import Breaker
 from scrapy_resume.exceptions import ConfigurationError, QueueUnavailable
+from scrapy_resume.presence import Presence
 
 
 @pytest.fixture
@@ -19,15 +19,15 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_it_asks_once_in_an_interval(now: list[float]) -> None:
-    breaker = Breaker("redis://r/0", 5.0, lambda: None)
-    assert not breaker.away and not breaker.asks()
-    breaker.fail(QueueUnavailable("down"))
-    assert breaker.away and not breaker.asks()
+    presence = Presence("redis://r/0", 5.0, lambda: None)
+    assert not presence.away and not presence.asks()
+    presence.fail(QueueUnavailable("down"))
+    assert presence.away and not presence.asks()
     now[0] += 5
-    assert breaker.asks()
-    assert not breaker.asks()  # somebody asks already
-    breaker.recover()
-    assert not breaker.away and not breaker.asks()
+    assert presence.asks()
+    assert not presence.asks()  # somebody asks already
+    presence.recover()
+    assert not presence.away and not presence.asks()
 
 
 def test_one_line_when_it_goes_and_one_when_it_is_back(
@@ -35,12 +35,12 @@ def test_one_line_when_it_goes_and_one_when_it_is_back(
 ) -> None:
     caplog.set_level(logging.INFO)
     gone: list[int] = []
-    breaker = Breaker("redis://r/0", 5.0, lambda: gone.append(1))
+    presence = Presence("redis://r/0", 5.0, lambda: gone.append(1))
     for _ in range(10):
-        breaker.fail(QueueUnavailable("down"))
+        presence.fail(QueueUnavailable("down"))
         now[0] += 5
-    breaker.recover()
-    breaker.recover()
+    presence.recover()
+    presence.recover()
     assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
     assert caplog.messages[0] == (
         "Redis at redis://r/0 is away: down; the crawl goes on without it, and asks it again"
@@ -53,12 +53,12 @@ def test_one_line_when_it_goes_and_one_when_it_is_back(
 def test_what_needs_somebody_to_act_is_told_once_more(
     now: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
-    breaker = Breaker("redis://r/0", 5.0, lambda: None)
-    breaker.fail(QueueUnavailable("down"))
+    presence = Presence("redis://r/0", 5.0, lambda: None)
+    presence.fail(QueueUnavailable("down"))
     for _ in range(3):
-        breaker.fail(QueueUnavailable("loading"))
-        breaker.fail(QueueUnavailable("full", heals=False))
-        breaker.fail(ConfigurationError("refuses us"))
+        presence.fail(QueueUnavailable("loading"))
+        presence.fail(QueueUnavailable("full", heals=False))
+        presence.fail(ConfigurationError("refuses us"))
     assert [text.partition(" is ")[2].partition(";")[0] for text in caplog.messages] == [
         "away: down", "still away: full", "still away: refuses us"
     ]  # fmt: skip

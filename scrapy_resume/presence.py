@@ -1,4 +1,4 @@
-"""The circuit breaker: after a failure Redis counts as away, and is asked again now and then.
+"""Whether Redis takes part: after a failure it counts as away, and is asked again now and then.
 
 While it is away nobody waits for it: every question is answered at once with what holds
 without Redis. One warning says that it went away, one line that it is back; another one is
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 RETRY = 5.0  # seconds between two attempts to reach a Redis that is away
 
 
-class Breaker:
+class Presence:
     """Whether Redis takes part. For any thread; *on_away* is called by the one that failed."""
 
     def __init__(self, shown: str, retry: float, on_away: Callable[[], None]) -> None:
