@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
 
+from scrapy_resume import clock, ownjournal
 from scrapy_resume.exceptions import ResumeError
 
 if TYPE_CHECKING:
@@ -15,21 +16,34 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+SPARE = 5.0  # seconds after the grace to store what has ended, and to give back what is held
+
 
 class Departure:
     """The end of one claim loop."""
 
     def __init__(self, loop: ClaimLoop) -> None:
         self._loop = loop
+        self._began: float | None = None
         self._grace: Any = None
+        self._last: Any = None
         self._going: Any = None
         self._releasing: Any = None
 
     def begin(self) -> None:
         """The crawl closes: what is not stored within the grace is given to others."""
         self._loop.session.hurry()
-        if self._grace is None:
+        if self._began is None:
+            self._began = clock.monotonic()
             self._grace = call_later(self._loop.settings.grace, self._out_of_grace)
+            self._last = call_later(self._loop.settings.grace + SPARE, self._out_of_time)
+
+    def over(self) -> None:
+        """Nothing of the crawl is left: say how long its end took."""
+        if self._began is not None:
+            self._last.cancel()
+            took = clock.monotonic() - self._began
+            self._loop.crawler.stats.set_value("resume/stop/seconds", round(took, 3))
 
     def outdated(self, error: Exception) -> None:
         """Another version of the tables is in force now: end politely, once."""
@@ -71,8 +85,16 @@ class Departure:
                 "Pages in flight did not end within RESUME_GRACE (%g s); they are abandoned and"
                 " their shards released", loop.settings.grace, extra={"action": "grace_over"},
             )  # fmt: skip
+        loop.flow.abandon()
         self._releasing = deferred_from_coro(loop.flow.release_all(loop.session.failure))
-        loop.ledger.abort_downloads()
+        loop.ledger.abort()
+
+    def _out_of_time(self) -> None:
+        logger.warning(
+            "The crawl did not end within RESUME_GRACE (%g s) and %g s more; the database is waited"
+            " for no longer", self._loop.settings.grace, SPARE, extra={"action": "out_of_time"},
+        )  # fmt: skip
+        self._loop.session.database.cut()
 
     async def _sign_off(self) -> bool:
         """Record that this process ends; False if something may still be its worker's on record.
@@ -81,8 +103,10 @@ class Departure:
         back what its slot's earlier process held.
         """
         loop = self._loop
-        if not loop.work.registered:
-            return False
+        await loop.provisional.close()
+        left = await ownjournal.end(loop)
+        if left or not loop.work.registered:
+            return False  # nothing is given back before its pages: they are still in the journal
         try:
             await loop.control.run(loop.work.stopped)
             if loop.task is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -32,6 +33,7 @@ _SECRET_WORDS = frozenset(
 )  # fmt: skip
 _SECRET_KEYS = re.compile(r"(api|access|private|secret|auth)[_-]?key\Z", re.IGNORECASE)
 _MAX_NAME = 190
+_JOB = "_job"  # what scrapyd calls the argument
 
 Store: TypeAlias = "Callable[[Sequence[Shard], int], Awaitable[None]]"
 
@@ -42,7 +44,7 @@ def identity_arguments(spider: Spider, given: dict[str, Any]) -> dict[str, str]:
     """The ``-a`` arguments that select the list, by name and sorted.
 
     ``identity_args`` names them; by default all count that do not begin with ``_`` and
-    do not look like a secret, which is logged.
+    do not look like a secret, which is logged. A job's id never counts: it is new every time.
     """
     chosen = getattr(spider, "identity_args", None)
     if chosen is None:
@@ -54,7 +56,15 @@ def identity_arguments(spider: Spider, given: dict[str, Any]) -> dict[str, str]:
                 " that select the list in identity_args", ", ".join(left_out),
                 extra={"action": "secret_argument"},
             )  # fmt: skip
-    return {name: str(given[name]) for name in sorted(chosen) if name in given}
+    return {name: str(given[name]) for name in sorted(chosen) if name in given and name != _JOB}
+
+
+def job_id(given: dict[str, Any], environ: Mapping[str, str] = os.environ) -> str | None:
+    """What the scheduler that started this process calls it, if one did.
+
+    scrapyd gives it as the argument ``_job``, Scrapy Cloud as the variable ``SCRAPY_JOB``.
+    """
+    return str(given.get(_JOB) or environ.get("SCRAPY_JOB") or "") or None
 
 
 def _quoted(value: str) -> str:

@@ -57,6 +57,7 @@ def worker(metadata: MetaData, prefix: str) -> Table:
         *times("started_at", "heartbeat_at"),
         Column("stopped_at", Moment),
         Column("task_id", BigInteger),  # the run it works on
+        Column("job", Exact(NAME_LENGTH)),  # who started it calls it so
         Index(f"{name}_worker", "worker"),
         Index(f"{name}_task", "task_id", "stopped_at"),
         Index(f"{name}_heartbeat", "heartbeat_at"),
@@ -77,6 +78,9 @@ def site_health(metadata: MetaData, prefix: str) -> Table:
         Column("set_by", Exact(NAME_LENGTH)),
         Column("counters", LongText),  # the sliding window, JSON
         *times("updated_at"),
+        Column("wait_ms", BigInteger),  # how long it was parked last
+        Column("probe_instance", Exact(64)),  # who may try it, alone
+        Column("probe_until", Moment),  # until when, unless renewed
         Index(f"{name}_state", "state", "until"),
         *checks(name, state=one_of("state", "healthy", "suspect", "blocked", "paused")),
         **OPTIONS,

@@ -8,6 +8,7 @@ from datetime import timedelta
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.engine import Connection
 
+from scrapy_resume.store.columns import NAME_LENGTH
 from scrapy_resume.store.engine import Database
 
 _KEPT = timedelta(days=30)  # rows of instances that were not heard of since
@@ -23,6 +24,7 @@ def register(
     version: str,
     protocol: int,
     capacity: int,
+    job: str | None = None,
 ) -> None:
     """Record a new *instance* of *worker*; its earlier ones have ended."""
     table = db.tables.worker
@@ -36,7 +38,7 @@ def register(
         row = {
             "instance": instance, "worker": worker, "host": host[:255], "pid": pid,
             "version": version[:32], "protocol": protocol, "capacity": capacity, "load": 0,
-            "started_at": now, "heartbeat_at": now,
+            "started_at": now, "heartbeat_at": now, "job": job and job[:NAME_LENGTH],
         }  # fmt: skip
         if conn.execute(select(table.c.instance).where(table.c.instance == instance)).first():
             return  # the reply of its COMMIT was lost

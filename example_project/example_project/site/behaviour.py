@@ -95,7 +95,7 @@ class Rule:
         self._views[value] = self._views.get(value, 0) + 1
         return self._views[value] <= self.views
 
-    def wait(self, timeout: float = 10.0) -> None:
+    def wait(self, timeout: float = 60.0) -> None:
         """Wait until the rule struck. Raises TimeoutError after *timeout* seconds."""
         if not self._struck.wait(timeout):
             raise TimeoutError(f"no request came that {self} strikes")

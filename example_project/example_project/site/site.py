@@ -101,7 +101,7 @@ class Site(Server):
         found = [r for r in list(self.requests) if r.path == path]
         return len([r for r in found if page is None or r.page == page])
 
-    def wait_for(self, page: int | None = None, path: str = "/list", timeout: float = 10.0) -> None:
+    def wait_for(self, page: int | None = None, path: str = "/list", timeout: float = 60.0) -> None:
         """Wait until such a request arrived. Raises TimeoutError."""
         self.log.wait(lambda _: self.hits(page, path) > 0, timeout)
 
