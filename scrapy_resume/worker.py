@@ -15,8 +15,9 @@ import re
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -36,13 +37,24 @@ else:
 
 
 _MAX_SLOTS = 1024
+_UNREGISTERED = 20  # instances kept that the database may know
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class DeadSlot:
+    """A slot whose process died: its *worker*, and the *instances* that have not ended in order."""
+
+    directory: Path
+    worker: str
+    instances: frozenset[str]
 
 
 class WorkerSlot:
     """A held slot: *worker* stays the same over restarts, *instance* is this start's.
 
-    *earlier* is the instance that left the slot without ending in order, if one did.
+    *earlier* are the instances that left the slot without ending in order. There are several
+    if the later ones never got as far as to tell the database, which was away.
     """
 
     def __init__(self, directory: Path, lock: IO[bytes]) -> None:
@@ -52,9 +64,11 @@ class WorkerSlot:
         self.host = socket.gethostname()[:190]
         self.pid = os.getpid()
         self._lock = lock
-        left = directory / "instance"
-        self.earlier = _written(left) if left.exists() else set()
-        left.write_text(self.instance)
+        file = directory / "instance"
+        left = _written(file) if file.exists() else []
+        self.earlier = set(left)
+        # The first of them is on record with the database; those after it perhaps never were.
+        _write(file, [*left[:1], *left[1:][-_UNREGISTERED:], self.instance])
 
     @classmethod
     def take(cls, home: Path) -> WorkerSlot:
@@ -77,25 +91,37 @@ class WorkerSlot:
             ) from error
         raise ConfigurationError(f"RESUME_HOME {str(home)!r} has all {_MAX_SLOTS} slots in use")
 
+    @property
+    def signature(self) -> str:
+        """Who acts, for the record and for people."""
+        return f"worker {self.worker[:8]} on {self.host}"
+
+    def registered(self) -> None:
+        """The database knows this instance, and what the earlier ones held was taken back."""
+        _write(self.directory / "instance", [self.instance])
+        self.earlier = set()
+
     def begin_anew(self) -> None:
         """Take a new identity: this home is a copy of another one that is in use."""
         (self.directory / "worker").unlink(missing_ok=True)
         self.worker = _identity(self.directory / "worker")
 
-    def dead_neighbours(self, known: Callable[[str], bool] = bool) -> Iterator[str]:
-        """The workers of this home's other slots whose processes died, those that are *known*:
-        others worked with another database, whose processes take back what they held.
+    def dead_neighbours(self, known: Callable[[str], bool] = bool) -> Iterator[DeadSlot]:
+        """This home's other slots whose processes died, of workers that are *known*: others
+        worked with another database, whose processes take back what they held.
 
-        Each slot stays locked while its worker is handed out, so that it is still dead
-        when the caller is done with it; then it counts as ended, once and for all. So of
-        several processes that look at the same moment one recovers it.
+        Each slot stays locked while it is handed out, so that it is still dead when the caller
+        is done with it; then it counts as ended, once and for all. So of several processes that
+        look at the same moment one recovers it.
         """
         for directory in self._neighbours():
             with suppress(OSError), (directory / "lock").open("ab") as lock:
                 if _try_lock(lock) and (directory / "instance").exists():
                     worker = _identity(directory / "worker")
                     if known(worker):
-                        yield worker
+                        yield DeadSlot(
+                            directory, worker, frozenset(_written(directory / "instance"))
+                        )
                         (directory / "instance").unlink(missing_ok=True)
 
     def living_neighbours(self) -> set[str]:
@@ -104,7 +130,7 @@ class WorkerSlot:
         for directory in self._neighbours():
             with suppress(OSError), (directory / "lock").open("ab") as lock:
                 if not _try_lock(lock):
-                    living |= _written(directory / "instance")
+                    living |= set(_written(directory / "instance"))
         return living
 
     def _neighbours(self) -> Iterator[Path]:
@@ -124,21 +150,33 @@ class WorkerSlot:
             self._lock.close()
 
 
+@contextmanager
+def holding(directory: Path) -> Iterator[bool]:
+    """Hold the lock of the slot in *directory* meanwhile; False if its process lives."""
+    with (directory / "lock").open("ab") as lock:
+        yield _try_lock(lock)
+
+
 def _identity(path: Path) -> str:
     """What *path* holds; a new one if that is no identity, as after a loss of power."""
-    for known in _written(path) if path.exists() else ():
-        return known
+    known = _written(path) if path.exists() else []
+    if len(known) == 1:
+        return known[0]
     fresh = uuid.uuid4().hex
-    part = path.with_suffix(".part")
-    part.write_text(fresh)
-    part.replace(path)
+    _write(path, [fresh])
     return fresh
 
 
-def _written(path: Path) -> set[str]:
-    """The identity that a file holds, if it holds one."""
-    text = path.read_text(errors="replace").strip()
-    return {text} if _IDENTITY.fullmatch(text) else set()
+def _write(path: Path, identities: Iterable[str]) -> None:
+    """Have the file hold *identities*; a process that dies meanwhile leaves the old ones."""
+    part = path.with_suffix(".part")
+    part.write_text("\n".join(identities))
+    part.replace(path)
+
+
+def _written(path: Path) -> list[str]:
+    """The identities that a file holds."""
+    return [line for line in path.read_text(errors="replace").split() if _IDENTITY.fullmatch(line)]
 
 
 def _try_lock(lock: IO[bytes]) -> bool:

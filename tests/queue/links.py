@@ -42,7 +42,7 @@ class Linked:
         self.woken.append(threading.get_ident())
         self.heard.set()
 
-    async def wakes(self, within: float = 5.0) -> None:
+    async def wakes(self, within: float = 30.0) -> None:
         """Wait for the next wake-up."""
         self.heard.clear()
         await asyncio.wait_for(self.heard.wait(), within)
@@ -72,7 +72,7 @@ def in_loop(work: Callable[[], Awaitable[T]]) -> T:
     return asyncio.run(bounded())
 
 
-async def until(holds: Callable[[], object], within: float = 15.0) -> None:
+async def until(holds: Callable[[], object], within: float = 60.0) -> None:
     """Wait until *holds*."""
     deadline = time.monotonic() + within
     while not holds():

@@ -21,7 +21,7 @@ def test_red_8_in_every_kind_of_event_loop(server: Redis, mode: str) -> None:
     assert server.process is not None
     done = subprocess.run(
         [sys.executable, "-m", "tests.queue.modes", mode, server.url, str(server.process.pid)],
-        cwd=ROOT, capture_output=True, text=True, timeout=60,
+        cwd=ROOT, capture_output=True, text=True, timeout=180,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout)

@@ -25,7 +25,7 @@ from tests.queue.blackhole import BlackHole
 from tests.queue.links import ALL, Linked, in_loop, lag, linked, shelf, until
 from tests.services import Redis
 
-BLOCKED = 0.5  # seconds of lag that a call in the loop would exceed by far
+BLOCKED = 1.5  # seconds of lag; a call in the loop would have cost 2 s
 
 
 @pytest.fixture(autouse=True)
@@ -261,7 +261,7 @@ def test_red_8_closing_while_redis_is_frozen(server: Redis, database_id: str) ->
         assert meter.worst < BLOCKED
         return time.monotonic() - began
 
-    assert in_loop(work) < 6
+    assert in_loop(work) < 8
 
 
 def test_red_8_the_listener_ends_in_silence_when_its_connection_is_closed_under_it(
@@ -299,7 +299,7 @@ def test_red_8_closing_waits_no_longer_than_it_may(server: Redis, database_id: s
         server.thaw()
         return took
 
-    assert in_loop(work) < 1.0
+    assert in_loop(work) < 1.9
 
 
 def test_red_8_no_call_of_redis_py_is_made_in_the_loop(
@@ -379,7 +379,7 @@ def test_red_5_start_and_stop_while_redis_is_down(
         assert await down.link.take(5, ALL) == []
         assert await down.link.lock("recover", 60)
         assert await down.link.close(5)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
         late = Linked(server.url)
         await late.link.open(database_id, 1)
         server.start()
@@ -561,8 +561,8 @@ def test_fifty_links_leave_no_thread_and_no_connection(
     before = len(redis_client.client_list()), threading.active_count()
     began = time.monotonic()
     in_loop(work)
-    assert time.monotonic() - began < 20
-    deadline = time.monotonic() + 5
+    assert time.monotonic() - began < 60
+    deadline = time.monotonic() + 30
     while (len(redis_client.client_list()), threading.active_count()) > before:
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -122,16 +122,16 @@ def test_the_same_request_gets_the_same_answer(asker: Asker) -> None:
 def test_what_is_not_settled_in_time_is_offered_again(
     asker: Asker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shardqueue, "HANDOUT", 0.2)
+    monkeypatch.setattr(shardqueue, "HANDOUT", 0.6)
     dead, queue = asker("dead"), asker("a")
     queue.offer([Waiting(1, "a b:c\n", 1, 3), *shards(1, site="t")])
     assert len(dead.take("1", 5, ALL)) == 2
     assert queue.take("1", 5, ALL) == []
-    time.sleep(0.25)
+    time.sleep(0.7)
     again = queue.take("2", 5, ALL)
     assert len(again) == 2 and again[1] == Entry(1, b"3:%016d:1:a b:c\n" % 1)
     queue.settle(again)
-    time.sleep(0.25)
+    time.sleep(0.7)
     assert queue.take("3", 5, ALL) == []
 
 
@@ -154,11 +154,11 @@ def test_one_fills_and_the_others_do_not(asker: Asker) -> None:
     assert one.begin_fill()  # a lost reply: asked for again
     assert not other.begin_fill()
     assert one.offer(shards(3), filling=True)
-    one.end_fill(0.1)
+    one.end_fill(0.6)
     assert not other.begin_fill()
     one.settle(one.take("1", 3, ALL))
     assert not other.begin_fill()  # empty, but filled a moment ago
-    time.sleep(0.15)
+    time.sleep(0.7)
     assert other.begin_fill()
 
 
@@ -196,20 +196,20 @@ def test_offered_twice_is_handed_out_once(asker: Asker) -> None:
 
 def test_who_beats_is_alive_until_its_time(asker: Asker) -> None:
     one, other = asker("a"), asker("b")
-    one.beat("first", 0.2)
+    one.beat("first", 0.6)
     one.beat("second", 60)
     assert other.alive(["first", "second", "third"]) == {"first", "second"}
-    time.sleep(0.25)
+    time.sleep(0.7)
     assert other.alive(["first", "second", "third"]) == {"second"}
     assert other.alive([]) == set()
 
 
 def test_a_lock_has_one_holder_who_may_ask_again(asker: Asker) -> None:
     one, other = asker("a"), asker("b")
-    assert one.lock("recover:w", 0.2) and one.lock("recover:w", 0.2)
+    assert one.lock("recover:w", 0.6) and one.lock("recover:w", 0.6)
     assert not other.lock("recover:w", 60)
     assert other.lock("recover:v", 60)
-    time.sleep(0.25)
+    time.sleep(0.7)
     assert other.lock("recover:w", 60)
 
 

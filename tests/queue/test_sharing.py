@@ -35,7 +35,7 @@ class Worker:
         page = self.page()
         for url in urls:
             assert not self.memory.drops(page, Request(url), None)
-        self.memory.remember(page)
+        self.memory.remember(page.fingerprints)
 
     @property
     def shared(self) -> int:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from redis import Redis as Client
 
-from scrapy_resume.breaker import Breaker
+from scrapy_resume.presence import Presence
 from scrapy_resume.shardqueue import ShardQueue
 from scrapy_resume.wakeups import WakeupListener
 
@@ -31,7 +31,7 @@ class Bell:
             self.rung += 1
             self._changed.notify_all()
 
-    def reaches(self, count: int, within: float = 10.0) -> bool:
+    def reaches(self, count: int, within: float = 30.0) -> bool:
         """Wait until it has rung *count* times."""
         with self._changed:
             return self._changed.wait_for(lambda: self.rung >= count, within)
@@ -40,15 +40,15 @@ class Bell:
 @contextmanager
 def listening(queue: ShardQueue, look: float) -> Iterator[Bell]:
     bell = Bell()
-    breaker = Breaker("redis://here", 0.1, lambda: None)
-    listener = WakeupListener(queue, breaker, bell.ring, look)
+    presence = Presence("redis://here", 0.1, lambda: None)
+    listener = WakeupListener(queue, presence, bell.ring, look)
     listener.start()
     assert bell.reaches(1)  # it listens
     yield bell
     listener.stop()
     queue.wake()
     assert listener.join(5)
-    assert not breaker.away
+    assert not presence.away
 
 
 def test_red_9_no_wake_up_is_lost_around_the_time_limit(
