@@ -9,6 +9,9 @@ An empty queue is not polled: after a claim that found too few, the next one com
 with the next heartbeat, or when there is news (a shard given back, raised, planned).
 Even then :data:`SHORTEST` lies between two such claims.
 
+A shard that cannot begin because its site rests, or is being checked, keeps no others from
+being taken, but those of its site.
+
 With ``RESUME_SITE_SHARDS`` no hints are asked for: which sites are full is known to the
 database alone, and most of what Redis offers would be refused.
 """
@@ -20,6 +23,7 @@ import random
 from typing import TYPE_CHECKING
 
 from scrapy.utils.defer import deferred_from_coro
+from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
 from scrapy_resume import clock
@@ -45,14 +49,46 @@ class Claimer:
         self._asked = self._not_before = float("-inf")
         self._last_fill = float("-inf")
         self._misses, self._news, self._filling = 0, False, False
+        self._looking: Deferred[bool] | None = None
+        self._failed: Failure | None = None
+
+    async def look(self) -> bool:
+        """Claim, or try a site, if there is reason to; was it asked for?
+
+        Whoever holds shards goes on with them meanwhile, however long the database takes.
+        """
+        loop = self._loop
+        if self._failed is not None:
+            self._failed.raiseException()
+        if self._looking is not None or not (loop.gate.wanted or self.wanted):
+            return False
+        if not loop.flow.shards:
+            return await self._look()
+        self._looking = looking = deferred_from_coro(self._look())
+        looking.addCallbacks(self._looked, self._not_looked)
+        return False
+
+    async def _look(self) -> bool:
+        await self._loop.gate.tend()
+        return await self.claim()
+
+    def _looked(self, _: bool) -> None:
+        self._looking = None
+        self._loop.wakeup.set()
+
+    def _not_looked(self, failure: Failure) -> None:
+        """Nothing can be claimed any more: the next look says why. Stopping is no reason."""
+        self._looking = None
+        if not self._loop.flow.stopping:
+            self._failed = failure
+        self._loop.wakeup.set()
 
     async def claim(self) -> bool:
         """Claim if there is room, and if there may be something to claim; was it asked for?"""
-        wanted = self._room()
-        now = clock.monotonic()
-        if wanted <= 0 or now < self._not_before or self._loop.flow.stopping:
+        if not self.wanted:
             return False
-        self._asked, self._news = now, False
+        wanted = self._room()
+        self._asked, self._news = clock.monotonic(), False
         claimed = await self._take(wanted)
         if len(claimed) < wanted:
             self.ask_in(self._settings.heartbeat)
@@ -66,6 +102,12 @@ class Claimer:
                 self._loop.session.inc_stat("pages/resumed_from", shard.position.cur_page)
             self._loop.flow.hold(walk_for(shard, self._loop.policy))
         return True
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is room, and it is time to ask."""
+        due = clock.monotonic() >= self._not_before and not self._loop.flow.stopping
+        return due and self._room() > 0
 
     def news(self) -> None:
         """There may be something to claim now."""
@@ -107,7 +149,7 @@ class Claimer:
             return 0
         if any(shard.walk.suspect for shard in held):
             return 0  # it is tried alone, so that a death tells which one it was
-        if any(not shard.begun and shard.walk.opening for shard in held):
+        if any(not (shard.begun or shard.waits) and shard.walk.opening for shard in held):
             return 0
         free = self._settings.shards - sum(shard.walk.opening for shard in held)
         if free < max(1, self._settings.shards // 4):
@@ -120,13 +162,22 @@ class Claimer:
         link = None if self._settings.site_shards else loop.link
         alone = not loop.flow.shards
         hints = [] if link is None else await link.take(wanted, self._settings.intake)
-        claimed = await loop.ask(loop.work.claim, loop.task.id, wanted, alone, hints)
+        if loop.flow.stopping:  # Redis took its time: what we claimed now nobody would give back
+            return []
+        claim = loop.work.claim
+        claimed = await loop.ask(claim, loop.task.id, wanted, alone, hints, self._without())
         if link is not None:
             await link.settle(hints, [shard.id for shard in claimed])
             if len(hints) < wanted and not self._filling:
                 self._filling = True
                 deferred_from_coro(self._fill()).addBoth(self._filled)
         return claimed
+
+    def _without(self) -> frozenset[str]:
+        """The sites whose shards could not begin: one of ours waits, or is still to end since
+        the site was blocked."""
+        held = self._loop.flow.shards.values()
+        return frozenset(one.site for one in held if one.waits or one.walk.blocked is not None)
 
     async def _fill(self) -> None:
         """Put what waits into Redis, unless it holds some or someone else does; by the way."""

@@ -18,3 +18,8 @@ def monotonic() -> float:
 def utc_now() -> datetime:
     """The current time, in UTC and naive as the database's columns are."""
     return datetime.now(timezone.utc).replace(tzinfo=None)
+
+
+def utc_text(moment: datetime) -> str:
+    """*moment*, in UTC, as text for scripts; what is later sorts behind."""
+    return moment.isoformat(timespec="microseconds") + "Z"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Sequence
 from itertools import count
 from weakref import WeakKeyDictionary
 
@@ -75,9 +76,9 @@ class Counts:
         """Where *request* is in the engine; None if it is not, or nobody counts it."""
         return self._visits.get(request)
 
-    def remember(self, open_page: OpenPage) -> None:
-        """*open_page* is committed: its requests count as duplicates on other pages."""
-        self.duplicates.remember(open_page)
+    def remember(self, fingerprints: Sequence[bytes]) -> None:
+        """A page is committed: its requests count as duplicates on other pages."""
+        self.duplicates.remember(fingerprints)
 
     def leaks(self) -> dict[str, int]:
         """What is still held, by kind; empty once every page is closed."""
@@ -118,6 +119,7 @@ class Counts:
             del self._visits[visit.request]
         if self._results.get(id(visit.result)) is visit:
             del self._results[id(visit.result)]
+        visit.free_response()
         if visit.page is None:
             return None
         visit.page.live -= 1

@@ -62,9 +62,8 @@ class Duplicates:
             self._stats.inc_value("resume/duplicates/shared")
         return True
 
-    def remember(self, page: OpenPage) -> None:
-        """Count what *page* fetched as committed."""
-        fingerprints = [*filter(None, (page.list_fingerprint, *page.seen))]
+    def remember(self, fingerprints: Sequence[bytes]) -> None:
+        """Count what a page fetched as committed."""
         for fingerprint in fingerprints:
             self._committed[fingerprint] = False
             self._committed.move_to_end(fingerprint)

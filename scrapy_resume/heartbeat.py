@@ -5,6 +5,11 @@ time. Between two renewals the holder trusts its own monotonic clock: once the l
 may have ended unseen, no new page is asked for until a renewal succeeds or the
 shards turn out to be lost. Whether a commit is legal only the fencing token decides.
 
+With a journal it is enough to know why no renewal came through: while the database does not
+answer, reading goes on. As a rule nobody can take a shard then; if we alone cannot reach the
+database, others may, and what we read is salvaged. A process that was frozen meanwhile knows
+nothing: its beats have a gap.
+
 A thread of its own beats, since a callback that computes for long blocks the event
 loop but is alive. A loop that is blocked for ever is not: each beat leaves a mark in
 the loop to be set, and once none was set for ``RESUME_LOOP_PATIENCE`` the leases are
@@ -20,6 +25,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from scrapy_resume import clock
+from scrapy_resume.exceptions import StoreUnavailable
 from scrapy_resume.store.leases import Renewal
 from scrapy_resume.threads import loop_caller
 
@@ -47,16 +53,24 @@ class Heartbeat:
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="scrapy_resume-beat", daemon=True)
         self._running = self._hung = False
+        self.missing = False  # whether the last renewal failed, since the database is away
+        self._unanswered = False  # whether a beat found the one before it still under way
+        self._ticked = clock.monotonic()
         self._renewed = self._loop_seen = clock.monotonic()
 
     @property
     def unsure(self) -> bool:
         """Whether the leases may have ended without our knowing."""
-        return clock.monotonic() - self._renewed > self._lease - self._interval
+        now = clock.monotonic()
+        if now - self._renewed <= self._lease - self._interval:
+            return False
+        if self._loop.journalling is None or now - self._ticked > 2 * self._interval:
+            return True
+        return not (self.missing or self._unanswered)
 
     def start(self) -> None:
         """Begin to beat."""
-        self._renewed = self._loop_seen = clock.monotonic()
+        self._renewed = self._loop_seen = self._ticked = clock.monotonic()
         self._thread.start()
 
     def stop(self) -> None:
@@ -73,7 +87,10 @@ class Heartbeat:
 
     def tick(self) -> None:
         """One beat, unless the last one is still under way."""
-        loop = self._loop
+        loop, now = self._loop, clock.monotonic()
+        frozen = now - self._ticked > 2 * self._interval
+        self.missing = self.missing and not frozen
+        self._unanswered, self._ticked = self._running and not frozen, now
         if loop.task is None:
             return
         if loop.link is not None:
@@ -109,10 +126,13 @@ class Heartbeat:
     def _renew(self, task_id: int, held: dict[int, int]) -> None:
         sent = clock.monotonic()
         try:
-            renewal = self._loop.work.beat(task_id, held, self.planning)
+            probes = tuple(self._loop.gate.trying)
+            renewal = self._loop.work.beat(task_id, held, self.planning, probes)
         except Exception as error:
+            self.missing = isinstance(error, StoreUnavailable)
             self._say(self._missed, error)
         else:
+            self.missing = self._unanswered = False
             self._renewed = sent  # at once, so that a blocked loop is not unsure afterwards
             self._say(self._learned, renewal, held)
         finally:
@@ -132,6 +152,7 @@ class Heartbeat:
         ]  # fmt: skip
         self._loop.flow.lose(lost)
         self._loop.flow.wish(renewal.desired)
+        self._loop.gate.learn(renewal.parked)
         self._loop.beaten()
 
     def _missed(self, error: Exception) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 FRESH, RESUMED = 0, 1
@@ -49,6 +49,10 @@ class Intake:
     def everything(self) -> bool:
         """Is nothing left to others?"""
         return not (self.lanes or self.priorities or self.sites)
+
+    def at(self, site: str) -> Intake:
+        """The same, of one site."""
+        return replace(self, sites=frozenset({site}))
 
     def takes(self, lane: int, priority: int, site: str) -> bool:
         """May a shard of this lane, priority and site be taken?"""

@@ -6,7 +6,6 @@ uses again, or changes afterwards, cannot change what is stored.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from enum import Enum
@@ -18,6 +17,7 @@ from scrapy_resume.itemvalues import BadField, column_values, composed, payload
 from scrapy_resume.refuseditem import RefusedItem
 from scrapy_resume.store.items import ItemTable, Row, default_row
 from scrapy_resume.store.items.rowerrors import shortened
+from scrapy_resume.store.items.table import digest_key
 
 if TYPE_CHECKING:
     from scrapy_resume.settings import ResumeSettings
@@ -67,7 +67,7 @@ class ItemRows:
             return Row(table.name, key, values)
         text = payload(fields)
         key_text = self._item_key(item, fields)
-        return default_row(self._source, _digest(text) if key_text is None else key_text, text)
+        return default_row(self._source, digest_key(text) if key_text is None else key_text, text)
 
     def _refused(
         self, why: BadField, table: ItemTable | None, fields: Mapping[str, Any]
@@ -85,7 +85,7 @@ class ItemRows:
         table, fields = self._routes.table(type(item)), self._fields(item)
         if table is None:
             key = self._item_key(item, fields)
-            return _digest(payload(fields)) if key is None else key
+            return digest_key(payload(fields)) if key is None else key
         parts = column_values({name: fields[name] for name in table.key if name in fields})
         return " / ".join(map(str, self._key_values(table, parts)))
 
@@ -145,10 +145,6 @@ def _is_hashable(value: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _own_key_maker(spider: Any) -> Any:

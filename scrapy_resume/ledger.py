@@ -38,7 +38,7 @@ from twisted.python.failure import Failure
 
 from scrapy_resume import faults, wraps
 from scrapy_resume.arrivals import Arrivals
-from scrapy_resume.cancellation import Interrupted
+from scrapy_resume.cancellation import Abandoned, Interrupted, PageCode
 from scrapy_resume.openpage import (
     CURRENT,
     NOWHERE,
@@ -94,6 +94,7 @@ class Ledger(Arrivals):
         self._direct: Callable[[Any], Coroutine[Any, Any, Any]] | None = None
         self._wrapped: list[tuple[Any, str, Any]] = []
         self._aborting = False
+        self._code = PageCode()
         self.unsure: Callable[[], bool] = lambda: False  # may our pages be others' by now?
 
     def install(self, engine: ExecutionEngine) -> None:
@@ -162,12 +163,14 @@ class Ledger(Arrivals):
         visit = self._visits.get(request)
         return visit is not None and visit.page is page
 
-    def abort_downloads(self) -> None:
-        """Cancel what is being downloaded for pages, so that a closing engine need not wait.
+    def abort(self) -> None:
+        """Cancel what is being downloaded for pages and end their code, so that a closing engine
+        need not wait.
 
         Their pages fail and are read again by whoever has their shard next.
         """
         self._aborting = True
+        self._code.end()
         for visit in list(self._visits.values()):
             if visit.download is not None:
                 visit.download.cancel()
@@ -293,14 +296,16 @@ class Ledger(Arrivals):
                 if visit.is_list:
                     visit.fail(result.value)
             elif visit.is_list and visit.page is not None:
-                await self._before_callback(visit.page, result)
-            output = await call_spider(result, request)
+                with self._code:
+                    await self._before_callback(visit.page, result)
+            with self._code:
+                output = await call_spider(result, request)
         except BaseException as exc:
             if (shown := visit.stop(exc, self._stops)) is not None:
                 raise shown  # noqa: B904 (it is exc, or has it as its cause)
             return ()
         tag = self._tag if self.needs_tags else None
-        return visit.watch(output, self._exhausted, self._stops, tag)
+        return visit.watch(output, self._exhausted, self._stops, tag, self._code)
 
     async def _before_callback(self, page: OpenPage, response: Response) -> None:
         page.response_url, page.status = response.url, response.status
@@ -386,7 +391,11 @@ class Ledger(Arrivals):
         if page is None:
             return await process_item(item)
         try:
-            output = await (self._direct or process_item)(item)
+            with self._code:
+                output = await (self._direct or process_item)(item)
+        except Abandoned as exc:
+            page.items_dropped += 1
+            raise DropItem(f"{exc}; its page is read again") from exc
         except Exception as exc:
             if isinstance(exc, DropItem) and not isinstance(exc, RefusedItem):
                 page.items_dropped += 1

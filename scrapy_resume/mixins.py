@@ -121,6 +121,15 @@ class ResumeSpiderMixin(Spider):
         vouch for a page that may rightly hold nothing: it is then stored as it is.
         """
 
+    def probe(self, site: str) -> Any:
+        """A request for a page that holds items as long as *site* is well. May be async.
+
+        Asked for when the site was blocked and may be tried again, and to learn whether
+        pages without items are true. It is read by its callback, or as a list page, which has
+        to yield something; nothing of it is stored. None, as by default: a list page will do.
+        """
+        return None
+
     async def warm_up(self) -> None:
         """Awaited before the first page of a process: log in, collect cookies. No-op."""
 
@@ -178,6 +187,11 @@ class ResumeSpiderMixin(Spider):
     def logs_in(self) -> bool:
         """Whether the spider overrides ``warm_up()``."""
         return type(self).warm_up is not ResumeSpiderMixin.warm_up
+
+    @property
+    def has_probe(self) -> bool:
+        """Whether the spider overrides ``probe()``."""
+        return type(self).probe is not ResumeSpiderMixin.probe
 
     @property
     def plans_pages(self) -> bool:

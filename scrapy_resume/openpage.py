@@ -166,6 +166,11 @@ class OpenPage:
             else:
                 self.next_request = position
 
+    @property
+    def fingerprints(self) -> list[bytes]:
+        """Of all that it asked for."""
+        return [*filter(None, (self.list_fingerprint, *self.seen))]
+
     def is_read(self) -> bool:
         """Is the list callback done, and did every next page that it named arrive?"""
         return self.callback_done and not self.failed and self.next_reached >= self.next_asked

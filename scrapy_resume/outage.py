@@ -19,8 +19,14 @@ class Outage:
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
+        self.journal: str | None = None  # where pages go meanwhile, in words
         self._away: set[str] = set()
         self._since = 0.0
+
+    @property
+    def away(self) -> bool:
+        """Whether some duty waits for the database."""
+        return bool(self._away)
 
     def began(self, duty: str, error: BaseException) -> None:
         """*duty* failed because of *error*, and tries again."""
@@ -28,8 +34,9 @@ class Outage:
             self._since = clock.monotonic()
             lost = getattr(error, "repeats", {}).get("reconnects", 0)
             logger.warning(
-                "The database is %s: %s; what has to be stored waits, for %g s at most"
-                " (RESUME_STORE_PATIENCE)", "away" if lost else "busy", error, self._patience,
+                "The database is %s: %s; %s, for %g s at most (RESUME_STORE_PATIENCE)",
+                "away" if lost else "busy", error,
+                self.journal or "what has to be stored waits", self._patience,
                 extra={"action": "store_away"},
             )  # fmt: skip
         self._away.add(duty)

@@ -6,7 +6,7 @@ Pure: what a page went through is counted by the ledger, told here as
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -61,6 +61,9 @@ class ErrorKind(str, Enum):
     CODE = "code"
 
 
+_WRONG_REQUEST = frozenset({400, 413, 414, 416, 422, 500})
+
+
 class Where(str, Enum):
     """What an error struck: the list page itself, a request below it, or an item."""
 
@@ -84,6 +87,16 @@ class Trouble:
     item_table: str | None = None
     column: str | None = None
     value: str | None = None
+
+    def is_refusal(self, statuses: Collection[int]) -> bool:
+        """Is it what a site does to everybody whom it blocks? *statuses* are its answers then."""
+        site = self.kind in (ErrorKind.RETRYABLE, ErrorKind.PERMANENT)
+        return site and (self.status is None or self.status in statuses)
+
+    @property
+    def is_wrong_request(self) -> bool:
+        """Does the site say that it is the request which is wrong?"""
+        return self.status in _WRONG_REQUEST
 
 
 class Decision(str, Enum):

@@ -16,20 +16,19 @@ from typing import TYPE_CHECKING, Any
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import ensure_awaitable
 from twisted.internet.defer import Deferred
-from twisted.python.failure import Failure
 
-from scrapy_resume import cursor
-from scrapy_resume.committer import Committer, Outcome
+from scrapy_resume.committer import Committer
 from scrapy_resume.doubts import Doubts
 from scrapy_resume.exceptions import NotAPage, ResumeError
+from scrapy_resume.followup import FollowUp
 from scrapy_resume.health import HealthLimits
-from scrapy_resume.heldshard import HeldShard, content_of, own_fault, place, statuses
+from scrapy_resume.heldshard import HeldShard, Probe
 from scrapy_resume.loopguard import digest
-from scrapy_resume.page import Decision, ErrorKind, Trouble, judge
+from scrapy_resume.page import Decision
+from scrapy_resume.pagejudge import PageJudge, aside, own_fault
 from scrapy_resume.paging import Action, Commit, Discard, Hold, PageEnd, Retry, SetAside, Walk
 from scrapy_resume.sitewatch import SiteWatch
-from scrapy_resume.store.checkpoints import Finish, PageFailure, PageRecord, Release
-from scrapy_resume.store.quarantine import QuarantineRecord
+from scrapy_resume.store.checkpoints import PageFailure, PageRecord, Release
 from scrapy_resume.walks import ChainWalk, OpenEndedWalk
 
 if TYPE_CHECKING:
@@ -71,34 +70,37 @@ class PageFlow:
         self.wished = "run"
         self.read_now = 0
         self._by_token: dict[str, tuple[HeldShard, int]] = {}
-        self._blocked: dict[int, int] = {}  # times in a row that we gave a shard back as blocked
         self.ledger: Ledger
         self.spider, self._committer = spider, committer
-        self._hold_records, self.wake, self._inc = hold_records, wake, inc_stat
-        self._freed = freed
+        self.hold_records, self.wake, self.inc_stat = hold_records, wake, inc_stat
+        self.freed = freed
         self.key_of: Callable[[Any], str | None] | None = None
-        self._on_stop, self._fail, self._grace = stopped, fail, grace
-        self._end_statuses = statuses(spider.end_statuses)
+        self._on_stop, self.fail, self._grace = stopped, fail, grace
+        self._judge = PageJudge(spider, hold_records=hold_records)
         self.watch = watch or SiteWatch(HealthLimits(), on=False, inc_stat=inc_stat)
         self.doubts = Doubts(self, self.watch)
+        self._follow = FollowUp(self, committer)
 
     # What the claim loop calls
 
-    def hold(self, walk: Walk) -> None:
-        """A shard was claimed.
+    def hold(self, walk: Walk, probe: Probe | None = None) -> None:
+        """A shard was claimed, perhaps as a *probe* of its site.
 
         Perhaps one that we held before: it may have been taken from us, and come back,
         before a heartbeat could tell. Pages of the earlier claim must not keep waiting.
         """
-        shard = HeldShard(walk)
+        if self.stopping:
+            return  # it is given back with all that is on record as ours
+        shard = HeldShard(walk, probe)
         if shard.id in self.shards:
             self.lose([shard.id])
         if not any(one.site == shard.site and one.walk.blocked for one in self.shards.values()):
-            self.watch.begin(shard.site)
+            self.watch.begin(shard.site, anew=probe is not None)
         self.shards[shard.id] = shard
-        walk.blocked_before = self._blocked.get(shard.id, 0)
-        self._committer.positions[shard.id] = walk.position
-        self._end_if_idle(shard)
+        walk.blocked_before = self._follow.blocked_before(shard.id)
+        self._committer.hold(walk.claimed)
+        self.doubts.held(shard)
+        self.end_if_idle(shard)
 
     def site_of(self, page: OpenPage) -> str | None:
         """The site that an open page is read from; None if nobody waits for it any more."""
@@ -114,13 +116,14 @@ class PageFlow:
         self.read_now += 1
 
     def pressing(self, waiting: int) -> bool:
-        """Whether *waiting* complete pages are enough to commit them now.
+        """Whether *waiting* complete pages, which keep their places, are enough to store now.
 
         They are when nothing is being read that could join them, or when neither the
-        pages being read nor the free slots outnumber them.
+        pages being read nor the free slots outnumber them. Pages that keep no place are in
+        no hurry as long as others may come.
         """
         if self.read_now == 0:
-            return True
+            return waiting > 0 or not any(one.walk.may_open for one in self.shards.values())
         slots = sum(shard.walk.policy.in_flight for shard in self.shards.values())
         return waiting >= max(self.read_now, slots - self.read_now - waiting)
 
@@ -128,6 +131,8 @@ class PageFlow:
         """The spider could not say how to ask for a page."""
         shard.begun = True
         trouble = own_fault(error)
+        if shard.trying:
+            self.doubts.probe_failed(shard, trouble)
         self.act(shard, shard.walk.closed(PageEnd(number, Decision.FAILED, trouble)))
 
     def lose(self, shard_ids: Any) -> None:
@@ -136,17 +141,29 @@ class PageFlow:
             shard = self.shards.pop(shard_id, None)
             if shard is None:
                 continue
-            self._inc("leases/lost")
+            self.inc_stat("leases/lost")
             logger.warning(
                 "lost lease: shard %d of the run was taken over; its %d open pages are dropped",
                 shard.walk.claimed.shard_no, len(shard.open),
                 extra={"action": "lease_lost", "shard": shard_id},
             )  # fmt: skip
-            for page in shard.open.values():
-                self.ledger.drop(page)
-            self._drop_all(shard)
-            self.doubts.gone(shard)
+            self._let_go(shard)
+            self._committer.lose(shard_id)
         self.wake()
+
+    def use(self, committer: Committer, inc_stat: Callable[..., None]) -> None:
+        """Have what is read from now on stored by *committer*. The shards held until now are
+        let go: nothing more is said of them."""
+        while self.shards:
+            self._let_go(self.shards.popitem()[1])
+        self._committer, self.inc_stat = committer, inc_stat
+        self._follow = FollowUp(self, committer)
+
+    def _let_go(self, shard: HeldShard) -> None:
+        for page in shard.open.values():
+            self.ledger.drop(page)
+        self._drop_all(shard)
+        self.doubts.gone(shard)
 
     def wish(self, desired: str) -> None:
         """What the operator wishes of the run: unless it is to run, no page is opened any
@@ -174,9 +191,18 @@ class PageFlow:
             return
         self.stopping = True
         for shard in self.shards.values():
-            for number in set(shard.waiting) - shard.committing:
+            for number in shard.waiting.keys() - shard.committing.keys():
                 shard.waiting.pop(number).callback(None)
         self._committer.hurry(self._grace)
+
+    def abandon(self) -> None:
+        """The grace is over: what is still being read is nobody's any more.
+
+        Its downloads and its code are about to be ended, which says nothing of the page.
+        """
+        for shard in self.shards.values():
+            for number in shard.open.keys() - shard.committing.keys():
+                self.forget(shard, number)
 
     async def release_all(self, why: str | None = None) -> None:
         """Give every held shard back, once what was submitted is stored.
@@ -189,7 +215,7 @@ class PageFlow:
                 shard.ending = True
                 ids = (shard.id, shard.token)
                 reason = "released: the crawl was stopped" + (f" by: {why}" if why else "")
-                self._submit(shard, Release(*ids, reason, None, None, False, None))
+                self._follow.submit(shard, Release(*ids, reason, None, None, False, None))
             self._drop_all(shard)
         await self._committer.drained()
 
@@ -226,7 +252,7 @@ class PageFlow:
         if (sight := shard.sights.get(number)) is not None:
             self.doubts.suspicion.read(shard.site, sight, page.yielded > 0)
         try:
-            shard.walk.read(number, self._next_cursor(shard, page), page.end_reason)
+            shard.walk.read(number, self._judge.next_cursor(shard, page), page.end_reason)
             if page.next_request is not None:
                 shard.following[number + 1] = page.next_request
         except ResumeError as error:
@@ -241,11 +267,11 @@ class PageFlow:
             return None
         shard, number = held
         self.read_now -= 1
-        end = self.doubts.suspicion.judged(shard, self._judged(shard, number, page), page)
+        end = self.doubts.closed(shard, self._judge.end(shard, number, page), page)
         sight = shard.sights.get(number)
         suspect = self.doubts.suspects(shard, end)
         if self.stopping and (suspect or end.decision is not Decision.COMPLETE):
-            self._forget(shard, number)
+            self.forget(shard, number)
             return None
         if suspect:
             self.doubts.keep(shard, end)
@@ -271,73 +297,26 @@ class PageFlow:
 
     # Inside
 
-    def _judged(self, shard: HeldShard, number: int, page: OpenPage) -> PageEnd:
-        walk = shard.walk
-        open_ended = isinstance(walk, OpenEndedWalk)
-        decision, trouble = judge(
-            page.troubles,
-            hold_records=self._hold_records,
-            end_statuses=self._end_statuses if open_ended else frozenset(),
-        )
-        try:
-            next_cursor = self._next_cursor(shard, page)
-        except ResumeError as error:
-            next_cursor, decision, trouble = None, Decision.FAILED, own_fault(error)
-        rows = tuple(row for _, row in sorted(page.rows, key=lambda numbered: numbered[0]))
-        record = None
-        content = "" if page.yielded == 0 else content_of(shard, number, page, rows)
-        if decision is Decision.COMPLETE:
-            place(rows, walk, number)
-            aside = tuple(self._aside(walk, number, t, page.page.attempt) for t in page.troubles)
-            record = PageRecord(shard.id, shard.token, number, rows, aside, page.items_dropped)
-        return PageEnd(
-            number, decision, trouble, record,
-            rows=page.items_in,
-            empty=page.yielded == 0,
-            content=content,
-            next_cursor=next_cursor,
-            end_reason=page.end_reason,
-            stated_total=shard.stated.pop(number, None),
-        )  # fmt: skip
-
-    def _next_cursor(self, shard: HeldShard, page: OpenPage) -> str | None:
-        if not page.has_next or not isinstance(shard.walk, ChainWalk):
-            if page.has_next:
-                raise ResumeError("next_page() in a numbered shard, whose pages need no cursor")
-            return None
-        if page.next_request is not None:
-            return cursor.dump(cursor.of_request(page.next_request, self.spider))
-        return cursor.dump(page.next_cursor)
-
-    def _aside(self, walk: Walk, number: int, trouble: Trouble, tries: int) -> QuarantineRecord:
-        claimed = walk.claimed
-        return QuarantineRecord(
-            task_id=claimed.task_id, shard_id=claimed.id, shard_no=claimed.shard_no, page=number,
-            kind=trouble.where.value, url=trouble.url, item_key=trouble.item_key,
-            error_class=trouble.error_class, error=trouble.error, attempts=tries,
-            item_table=trouble.item_table, column_name=trouble.column, value=trouble.value,
-        )  # fmt: skip
-
     def act(self, shard: HeldShard, actions: list[Action]) -> None:
         for action in actions:
             if isinstance(action, Commit):
-                self._submit(shard, action.record)
+                self._follow.submit(shard, action.record)
             elif isinstance(action, Retry):
                 self._retry(shard, action)
             elif isinstance(action, Hold):
                 ids = (shard.id, shard.token, action.number)
-                self._submit(shard, PageFailure(*ids, action.trouble, action.attempts))
+                self._follow.submit(shard, PageFailure(*ids, action.trouble, action.attempts))
             elif isinstance(action, SetAside):
-                aside = self._aside(shard.walk, action.number, action.trouble, action.attempts)
+                apart = aside(shard.walk, action.number, action.trouble, action.attempts)
                 ids = (shard.id, shard.token, action.number)
-                self._submit(shard, PageRecord(*ids, (), (aside,), 0))
+                self._follow.submit(shard, PageRecord(*ids, (), (apart,), 0))
             elif isinstance(action, Discard):
                 self._discard(shard, action.number)
-        self._end_if_idle(shard)
+        self.end_if_idle(shard)
 
     def _retry(self, shard: HeldShard, action: Retry) -> None:
-        self._inc("pages/retried")
-        self._forget(shard, action.number)
+        self.inc_stat("pages/retried")
+        self.forget(shard, action.number)
         if not self.stopping:
             timer = call_later(action.delay, self._retry_due, shard, action.number)
             shard.timers[action.number] = timer
@@ -348,10 +327,12 @@ class PageFlow:
         self.wake()
 
     def _discard(self, shard: HeldShard, number: int) -> None:
+        shard.committing.pop(number, None)
         shard.walk.settled(number, None)
-        self._forget(shard, number)
+        self.forget(shard, number)
 
-    def _forget(self, shard: HeldShard, number: int) -> None:
+    def forget(self, shard: HeldShard, number: int) -> None:
+        """Nobody waits for what is read of the page any more: let its request go."""
         page = shard.open.pop(number, None)
         if page is not None:
             if self._by_token.pop(page.token, None) is not None:
@@ -368,58 +349,10 @@ class PageFlow:
 
     def _drop_all(self, shard: HeldShard) -> None:
         for number in {*shard.open, *shard.waiting, *shard.timers}:
-            self._forget(shard, number)
+            self.forget(shard, number)
 
-    def _submit(self, shard: HeldShard, record: Any) -> None:
-        if isinstance(record, (PageRecord, PageFailure)):
-            shard.committing.add(record.page)
-        outcome = self._committer.submit(record)
-        outcome.addCallback(self._stored, shard, record)
-        outcome.addErrback(self._not_followed_up)
-
-    def _not_followed_up(self, failure: Failure) -> None:
-        """Going on could hang the crawl: close it, the shards are read on at the next start."""
-        logger.error(
-            "A stored record could not be followed up", exc_info=failure.value,
-            extra={"action": "not_followed_up"},
-        )  # fmt: skip
-        self._fail(failure.value or RuntimeError("unknown"))
-
-    def _stored(self, outcome: Outcome, shard: HeldShard, record: Any) -> None:
-        if isinstance(record, (PageRecord, PageFailure)):
-            shard.committing.discard(record.page)
-        if outcome.status == "fenced":
-            self.lose([shard.id] if self.shards.get(shard.id) is shard else ())
-        elif isinstance(record, (Finish, Release)):
-            self._ended(shard, record, outcome.status == "committed")
-        elif outcome.status == "refused" and outcome.trouble is not None:
-            self.act(shard, shard.walk.refused(record.page, outcome.trouble))
-        elif outcome.status == "committed":
-            self._page_stored(outcome, shard, record)
-        else:
-            self._forget(shard, record.page)
-        self.wake()
-
-    def _page_stored(self, outcome: Outcome, shard: HeldShard, record: Any) -> None:
-        page = shard.open.get(record.page)
-        if isinstance(record, PageRecord):
-            self._inc("pages/committed")
-            self._inc("items/dropped", record.dropped)
-            self._inc("items/quarantined", len(record.quarantine))
-            if page is not None and not any(one.kind == "page" for one in record.quarantine):
-                self.ledger.remember(page)
-        else:
-            self._inc("pages/held")
-            logger.error(
-                "Page %d of shard %d is held: %s: %s", record.page, shard.walk.claimed.shard_no,
-                record.trouble.error_class, record.trouble.error, extra={"action": "page_held"},
-            )  # fmt: skip
-        shard.walk.settled(record.page, outcome.position)
-        shard.following.pop(record.page, None)
-        self._forget(shard, record.page)
-        self._end_if_idle(shard)
-
-    def _end_if_idle(self, shard: HeldShard) -> None:
+    def end_if_idle(self, shard: HeldShard) -> None:
+        """Say the last word of the shard if nothing of it is being read or stored."""
         ours = self.shards.get(shard.id) is shard
         if not ours or shard.ending or self.stopping:
             return
@@ -429,27 +362,4 @@ class PageFlow:
             shard.ending = True
             for number in sorted(shard.walk.in_flight):
                 self._discard(shard, number)  # empty pages that no later page will judge
-            self._submit(shard, shard.walk.result())
-
-    def _count_blocked(self, shard: HeldShard, record: Finish | Release) -> None:
-        """Each time in a row that a shard is blocked, without progress, it waits longer."""
-        before = self._blocked.pop(shard.id, 0)
-        walk = shard.walk
-        if isinstance(record, Release) and record.error_kind == ErrorKind.BLOCKED.value:
-            progress = walk.position.version > walk.claimed.position.version
-            self._blocked[shard.id] = 1 if progress else before + 1
-
-    def _ended(self, shard: HeldShard, record: Finish | Release, stored: bool) -> None:
-        if self.shards.get(shard.id) is shard:
-            del self.shards[shard.id]
-            self.doubts.gone(shard)
-        self._count_blocked(shard, record)
-        if stored:
-            self._freed(isinstance(record, Release))
-        if stored and isinstance(record, Finish):
-            self._inc("shards/finished")
-            level = logging.DEBUG if record.status == "done" else logging.ERROR
-            logger.log(
-                level, "Shard %d is %s: %s", shard.walk.claimed.shard_no, record.status,
-                record.reason, extra={"action": "shard_finished"},
-            )  # fmt: skip
+            self._follow.submit(shard, shard.walk.result())

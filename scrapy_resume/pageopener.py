@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from typing import TYPE_CHECKING
 
 from scrapy import Request, signals
@@ -17,6 +18,7 @@ from scrapy_resume.walks import ChainWalk
 if TYPE_CHECKING:
     from scrapy_resume.checks import Check
     from scrapy_resume.claimloop import ClaimLoop
+    from scrapy_resume.sitewatch import Good
 
 logger = logging.getLogger(__name__)
 
@@ -40,14 +42,16 @@ class PageOpener:
     async def open(self, shard: HeldShard) -> Request | None:
         """The request for the shard's next page, if one may be opened now."""
         flow = self._loop.flow
-        if self._loop.heartbeat.unsure or flow.stopping or flow.wished != "run":
+        if self._loop.halted or flow.stopping or flow.wished != "run":
             return None
-        if not flow.doubts.may_open(shard):
+        shard.waits = not flow.doubts.may_open(shard)
+        if shard.waits:
             return None
         check = flow.doubts.checks.wanted(shard)
+        shard.waits = check is not None or not flow.doubts.has_room(shard)
         if check is not None:
             return await self._check(shard, check)
-        if not flow.doubts.has_room(shard):
+        if shard.waits:
             return None
         number = shard.walk.next_page()
         if number is None:
@@ -61,8 +65,10 @@ class PageOpener:
         if flow.shards.get(shard.id) is not shard:
             return None
         request.meta.setdefault("is_start_request", True)
-        if page.attempt > 1:
+        if page.attempt > 1 or shard.trying:
             request.meta["dont_cache"] = True  # an HTTP cache would give the same answer again
+        if shard.trying:
+            request.meta["dont_retry"] = True
         opened, request = self._loop.ledger.open(page, request)
         flow.opened(shard, number, opened, request)
         return request
@@ -81,28 +87,41 @@ class PageOpener:
             return None
         if known is None:
             return None
-        page, request = known
+        page, request, words = known
         request.meta.update(is_start_request=True, dont_cache=True)
+        request.meta.update({"dont_retry": True} if shard.trying else {})
         opened, request = self._loop.ledger.open(page, request)
-        words = f"page {page.number} of shard {page.shard.key!r}"
         if not doubts.checks.opened(check, opened, doubts.opened(request), words):
             self._loop.ledger.abandon(opened)
             return None
         return request
 
-    async def _known(self, shard: HeldShard, check: Check) -> tuple[Page, Request] | None:
-        """The latest page with items that this process saw, else one that the run stored."""
-        loop, good = self._loop, self._loop.flow.watch.facts(shard.site).good
-        if good is not None:
-            request = good.request.copy()
-            for name in _STALE & request.meta.keys():
-                del request.meta[name]
-            return Page(good.number, good.shard, good.shard.cursor, 1, True), request
-        assert loop.task is not None
-        found = await loop.ask(loop.work.history, loop.task.id, shard.site)
+    async def _known(self, shard: HeldShard, check: Check) -> tuple[Page, Request, str] | None:
+        """A page that holds items, and words for it: what the spider says, the latest one that
+        this process saw, or one that the run stored."""
+        loop, facts = self._loop, self._loop.flow.watch.facts(shard.site)
+        good = facts.good
+        probe = await self._probe(shard)
+        if probe is not None:
+            return *probe, "the page of probe()"
+        if shard.trying and not shard.begun:  # its own next page will do
+            loop.flow.doubts.checks.end(check)
+            loop.wakeup.set()
+            return None
+        if good is not None and (good.shard.key, good.number) not in facts.barren:
+            return _again(good)
+        if loop.task is None or loop.session.outage.away:
+            check.begun = False  # later: others of our pages must not wait for it
+            return None
+        # The page that the last one who tried it asked for may be empty by now.
+        elsewhere = shard.trying and random.random() < 0.5
+        barren = frozenset(facts.barren)
+        found = await loop.ask(loop.work.history, loop.task.id, shard.site, barren, elsewhere)
         known = found.page
+        if known is None and good is not None:
+            return _again(good)
         if known is None:
-            loop.flow.doubts.nothing_known(check, found.stored_before)
+            loop.flow.doubts.nothing_known(check, found.stored_before, found.others)
             return None
         page = Page(known.number, known.shard, known.shard.cursor, 1, True)
         if known.ordered and cursor.is_request(page.cursor):
@@ -110,7 +129,17 @@ class PageOpener:
         else:
             request = await ensure_awaitable(self._spider.page_request(page))
         request.callback = request.callback or self._spider.parse_list_page
-        return page, request
+        return page, request, _words(page)
+
+    async def _probe(self, shard: HeldShard) -> tuple[Page, Request] | None:
+        if not self._spider.has_probe:
+            return None
+        request = await ensure_awaitable(self._spider.probe(shard.site))
+        if request is None:
+            return None
+        ours = shard.walk.claimed.shard
+        request.callback = request.callback or self._spider.parse_list_page
+        return Page(ours.first_page, ours, ours.cursor, 1, True), request
 
     async def room(self) -> None:
         """Wait while the engine has all the requests it can take."""
@@ -144,3 +173,16 @@ class PageOpener:
         if request.callback is None:
             request.callback = self._spider.parse_list_page
         return page, request
+
+
+def _again(good: Good) -> tuple[Page, Request, str]:
+    """A page that this process saw, asked for as it was then."""
+    request = good.request.copy()
+    for name in _STALE & request.meta.keys():
+        del request.meta[name]
+    page = Page(good.number, good.shard, good.shard.cursor, 1, True)
+    return page, request, _words(page)
+
+
+def _words(page: Page) -> str:
+    return f"page {page.number} of shard {page.shard.key!r}"

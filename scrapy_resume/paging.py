@@ -119,6 +119,7 @@ class Walk(ABC):
     blocked: Trouble | None = None
     blocked_before: int = 0
     leaving: bool = False
+    kept: set[int] = field(default_factory=set)  # in the journal, not in the database
     _counted: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -142,9 +143,13 @@ class Walk(ABC):
     def _unread(self) -> bool:
         """Whether the shard has pages, as far as is known, that are not committed."""
 
-    def _slots_taken(self) -> int:
-        """How many pages count against ``RESUME_PAGES_IN_FLIGHT``; doubted ones do not."""
+    def _unsettled(self) -> int:
+        """How many pages are being read, or wait to be stored; doubted ones do neither."""
         return len(self.in_flight) - len(self.doubted)
+
+    def _slots_taken(self) -> int:
+        """How many pages count against ``RESUME_PAGES_IN_FLIGHT``; those in the journal do not."""
+        return self._unsettled() - len(self.kept)
 
     def _stranded(self) -> list[int]:
         """Forget the pages that wait for others, now that those will not come."""
@@ -161,10 +166,11 @@ class Walk(ABC):
         """Open one more page: its number, or None if none may be opened now."""
         if not self._goes_on:
             return None
-        number = self.ready.pop(0) if self.ready else None
+        number = self.ready.pop(0) if self._may_read_again else None
         if number is None and self._slots_taken() < self.policy.in_flight:
             number = self._fresh()
         if number is not None:
+            self.kept.discard(number)
             self.in_flight.add(number)
             self.attempts[number] = self.attempts.get(number, 0) + 1
         return number
@@ -196,16 +202,26 @@ class Walk(ABC):
         self.blocked = trouble
         return [Discard(number) for number in self._stranded()]
 
+    def journalled(self, number: int) -> None:
+        """A submitted page is safe in the journal: another one may have its place."""
+        if number in self.in_flight:
+            self.kept.add(number)
+
+    def moved(self, position: Position | None) -> None:
+        """A commit moved the shard."""
+        if position is not None and position.version > self.position.version:
+            self.position = position
+
     def settled(self, number: int, position: Position | None) -> None:
         """A page left its place: committed (with the new *position*), held or discarded."""
         self.in_flight.discard(number)
+        self.kept.discard(number)
         self.attempts.pop(number, None)
         self._counted.pop(number, None)
         self.doubted.discard(number)
         if number in self.ready:
             self.ready.remove(number)
-        if position is not None and position.version > self.position.version:
-            self.position = position
+        self.moved(position)
 
     @property
     def rows(self) -> int:
@@ -220,6 +236,7 @@ class Walk(ABC):
         """The commit left the page out: a row was refused, or the page before it is missing."""
         if number not in self.in_flight:
             return []
+        self.kept.discard(number)
         self._count(number, -self._counted.get(number, 0))
         return self._failed(number, trouble)
 
@@ -227,15 +244,21 @@ class Walk(ABC):
         tries = self.attempts.get(number, 1)
         if self.blocked is not None and trouble.kind is ErrorKind.BLOCKED:
             return [Discard(number)]  # it says nothing that the shard's reason does not
-        in_place = trouble.kind in (ErrorKind.RETRYABLE, ErrorKind.CODE)
-        in_place = in_place and (trouble.retry_after or 0) <= self.policy.longest_wait
-        in_place = in_place and self.blocked is None
-        if in_place and self.leaving:
+        if self.leaving and self._in_place(trouble):
             return [Discard(number)]  # whoever reads the shard on tries it again
-        if in_place and tries <= self.policy.retries:
+        if self.tries_again(number, trouble):
             delay = self.policy.retry_delay * 2.0 ** (tries - 1) * self.jitter()
             return [Retry(number, delay if trouble.retry_after is None else trouble.retry_after)]
         return self._give_up(number, trouble, tries)
+
+    def tries_again(self, number: int, trouble: Trouble) -> bool:
+        """Whether a page that failed so is asked for again in place."""
+        return self._in_place(trouble) and self.attempts.get(number, 1) <= self.policy.retries
+
+    def _in_place(self, trouble: Trouble) -> bool:
+        kind = trouble.kind in (ErrorKind.RETRYABLE, ErrorKind.CODE)
+        soon = (trouble.retry_after or 0) <= self.policy.longest_wait
+        return kind and soon and self.blocked is None
 
     def _give_up(self, number: int, trouble: Trouble, tries: int) -> list[Action]:
         self.held[number] = trouble
@@ -255,7 +278,13 @@ class Walk(ABC):
     def may_open(self) -> bool:
         """Whether a page may be opened now: :meth:`next_page` would give one."""
         free = self._slots_taken() < self.policy.in_flight
-        return self._goes_on and (bool(self.ready) or (free and self._fresh() is not None))
+        return self._goes_on and (self._may_read_again or (free and self._fresh() is not None))
+
+    @property
+    def _may_read_again(self) -> bool:
+        """Whether a page that waits for that may be: many may, whose commit was refused after
+        they had given their places to others."""
+        return bool(self.ready) and self._slots_taken() - len(self.ready) < self.policy.in_flight
 
     @property
     def _goes_on(self) -> bool:
@@ -264,7 +293,7 @@ class Walk(ABC):
     @property
     def idle(self) -> bool:
         """Nothing is being read and nothing may be opened: :meth:`result` is the last word."""
-        return not self._slots_taken() and (not self._goes_on or self._fresh() is None)
+        return not self._unsettled() and (not self._goes_on or self._fresh() is None)
 
     def result(self) -> Finish | Release:
         """What to say of the shard once the walk is idle."""
@@ -292,7 +321,10 @@ class Walk(ABC):
 
     def _release(self, shard_id: int, token: int) -> Finish | Release:
         number, trouble = min(self.held.items(), key=lambda held: (_due_order(held[1]), held[0]))
-        reason = f"page {number}: {trouble.error_class}: {trouble.error}"
+        reason, deep = f"page {number}: {trouble.error_class}: {trouble.error}", self._depth()
+        if deep is not None:
+            named = self.held[deep]
+            reason = f"depth limit at page {deep}: {named.error_class}: {named.error}"
         blocked = trouble.kind is ErrorKind.BLOCKED
         if self._tries >= self.claimed.max_attempts and not blocked:
             tries = self._tries
@@ -301,6 +333,15 @@ class Walk(ABC):
             shard_id, token, reason, trouble.kind.value, self._backoff(trouble),
             not blocked, f"{trouble.error_class}: {trouble.error}",
         )  # fmt: skip
+
+    def _depth(self) -> int | None:
+        """The page from which on the site refuses to list more, if it does."""
+        number = self.position.highest + 1
+        trouble = self.held.get(number)
+        refused = trouble is not None and trouble.kind is ErrorKind.PERMANENT
+        if trouble is None or not refused or not trouble.is_wrong_request:
+            return None
+        return number if number > self.claimed.shard.first_page else None
 
     @property
     def _tries(self) -> int:

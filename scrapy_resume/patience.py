@@ -2,7 +2,8 @@
 
 The store itself repeats a transaction for a few seconds. Here is what comes after them:
 waits that grow and are partly random, for ``RESUME_STORE_PATIENCE`` seconds altogether, or
-until the crawl that is being stopped has used up its grace.
+until the crawl that is being stopped has used up its grace. What is stored waits by
+:class:`Patience`, what is only asked by :class:`Questions`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from scrapy_resume import clock
 from scrapy_resume.commitstats import count_repeats
 from scrapy_resume.exceptions import StoreUnavailable
 from scrapy_resume.outage import Outage
-from scrapy_resume.threads import StoreThread
+from scrapy_resume.threads import StoreThread, Wakeup
 
 T = TypeVar("T")
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 5.0  # seconds
+_BEHIND = 60.0  # seconds that a call is held back at most for another one to get through first
 
 
 class Waits:
@@ -40,7 +42,10 @@ class Waits:
 
 
 class Patience(Generic[T]):
-    """Makes the store calls of one *duty*, one at a time, and repeats those that fail."""
+    """Makes the store calls of one *duty*, one at a time, and repeats those that fail.
+
+    Nothing is repeated while :attr:`holds_back` says that another duty goes first.
+    """
 
     def __init__(
         self,
@@ -58,6 +63,8 @@ class Patience(Generic[T]):
         self._waits = Waits()
         self._timer: Any = None
         self._again: Callable[[], None] | None = None
+        self._held_since: float | None = None
+        self.holds_back: Callable[[], bool] = lambda: False
 
     def call(self, func: Callable[..., T], *args: Any) -> Deferred[T]:
         """Call *func* on the thread until the database took it.
@@ -78,6 +85,12 @@ class Patience(Generic[T]):
             if self._timer is not None:
                 self._timer.cancel()
                 self._try_again()
+
+    def go_on(self) -> None:
+        """The database was heard from: try again at once."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._try_again()
 
     def _attempt(self, done: Deferred[T], func: Callable[..., T], args: Any) -> None:
         made = self._thread.call(func, *args)
@@ -108,5 +121,61 @@ class Patience(Generic[T]):
 
     def _try_again(self) -> None:
         self._timer = None
+        if self._must_wait():
+            self._timer = call_later(_FIRST_WAIT, self._try_again)
+            return
+        self._held_since = None
         assert self._again is not None
         self._again()
+
+    def _must_wait(self) -> bool:
+        """Does another duty go first? The last try, and one of a crawl that is being stopped,
+        does not wait for that."""
+        now = clock.monotonic()
+        late = self._since is not None and now - self._since >= self._seconds
+        if late or self._deadline is not None or not self.holds_back():
+            return False
+        self._held_since = now if self._held_since is None else self._held_since
+        return now - self._held_since < _BEHIND
+
+
+class Questions:
+    """Store calls on *thread* that coroutines wait for, *seconds* long if the database is away.
+
+    They are repeated in growing waits, but not once the crawl is *stopping*.
+    """
+
+    def __init__(
+        self, thread: StoreThread, outage: Outage, *, seconds: float, stopping: Callable[[], bool]
+    ) -> None:
+        self._thread, self._outage = thread, outage
+        self._seconds, self._stopping = seconds, stopping
+        self._pauses: set[Wakeup] = set()
+
+    async def ask(self, call: Callable[..., T], *args: Any) -> T:
+        """What *call* returns. Raises StoreUnavailable when the patience is over."""
+        deadline, waits = clock.monotonic() + self._seconds, Waits()
+        while True:
+            try:
+                answer = await self._thread.run(call, *args)
+            except StoreUnavailable as error:
+                if self._stopping() or clock.monotonic() > deadline:
+                    raise
+                self._outage.began("claims", error)
+            else:
+                self._outage.ended("claims")
+                return answer
+            await self._pause(waits.next())
+
+    async def _pause(self, seconds: float) -> None:
+        pause = Wakeup()
+        self._pauses.add(pause)
+        try:
+            await pause.wait(seconds)
+        finally:
+            self._pauses.discard(pause)
+
+    def go_on(self) -> None:
+        """The database was heard from, or the crawl is stopping: ask again at once."""
+        for pause in self._pauses:
+            pause.set()

@@ -60,7 +60,7 @@ class UpsertPipeline:
                 session.pipeline = self  # a subclass may want to see every item itself
             wraps.watch(session.crawler.engine, self._closing, lambda: self._is_crowded)
             if session.alone:
-                await session.commits.run(session.prepare_store)
+                await session.commits.run(session.storing.prepare)
         except ResumeError as error:
             session.refuse(error)
 
@@ -146,7 +146,7 @@ def _batches(session: Session) -> Batches:
             "batches", session.commits, session.outage,
             seconds=settings.store_patience, inc_stat=session.inc_stat,
         ),
-        session.store_rows,
+        session.storing.loose,
         BatchLimits(settings.commit_items, settings.batch_delay),
         inc_stat=session.inc_stat,
         on_failure=session.give_up,

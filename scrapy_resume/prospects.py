@@ -47,6 +47,8 @@ class Prospects:
             waits.append(settings.heartbeat)
         if outlook.next_due is not None and outlook.next_due <= settings.max_wait and runs:
             waits.append(outlook.next_due)
+        if outlook.next_try is not None and outlook.next_try <= settings.max_wait and runs:
+            waits.append(max(outlook.next_try, self._loop.claimer.pause))
         return waits
 
     def _say_why(self, outlook: Outlook, task_id: int) -> None:

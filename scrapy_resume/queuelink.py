@@ -17,6 +17,8 @@ from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.intake import Intake, Waiting
 from scrapy_resume.meeting import Meeting
+from scrapy_resume.mirroring import Mirroring
+from scrapy_resume.redismirror import Mirrored, RedisMirror
 from scrapy_resume.redisthread import RedisThread
 from scrapy_resume.sharing import Sharing
 from scrapy_resume.wakeups import LOOK, WakeupListener
@@ -49,6 +51,7 @@ class QueueLink:
         self._request: str | None = None
         self._out: dict[int, Entry] = {}
         self._sharing: Sharing | None = None
+        self._mirroring: Mirroring | None = None
         self._queue: ShardQueue
         self._meeting: Meeting
         self._listener: WakeupListener | None = None
@@ -88,7 +91,7 @@ class QueueLink:
     @property
     def away(self) -> bool:
         """Does Redis take no part now?"""
-        return self._thread.breaker.away
+        return self._thread.presence.away
 
     async def open(self, database_id: str, task_id: int) -> None:
         """Meet Redis and begin to listen. One that is merely down is done without, with a
@@ -99,7 +102,7 @@ class QueueLink:
         self._queue = ShardQueue(self._client, database_id, task_id, self._asker)
         self._meeting = Meeting(self._queue, self._client.shown, refuse_eviction=refuse)
         await self._thread.open()
-        self._listener = WakeupListener(self._queue, self._thread.breaker, self._woken, LOOK)
+        self._listener = WakeupListener(self._queue, self._thread.presence, self._woken, LOOK)
         self._listener.start()
 
     async def take(self, limit: int, intake: Intake) -> list[int]:
@@ -148,6 +151,8 @@ class QueueLink:
     def beat(self, instance: str, seconds: float) -> None:
         """The second heartbeat: *instance* is to be believed alive for *seconds*. Any thread."""
         self._thread.post("beat", lambda: self._queue.beat(instance, seconds))
+        if self._mirroring is not None:
+            self._thread.post("mirror", self._mirroring.tell)
         sharing = self._sharing
         if sharing is not None:
             self._thread.post("listen", lambda: sharing.listen(self._queue, self._heard))
@@ -184,7 +189,18 @@ class QueueLink:
         sharing = self._sharing
         if sharing is not None:
             sharing.add(fingerprints)
-            self._thread.post("tell", lambda: sharing.tell(self._queue))
+            self._thread.post("tell", self._tell)
+
+    def mirror(self, worker: str, of: bytes) -> Mirroring:
+        """Mirror from now on where the shards of *worker* stand; *of* says for which run."""
+        mirror = RedisMirror(self._client, worker)
+        ours = Mirroring(mirror, of, lambda: self._thread.post("mirror", ours.tell))
+        self._mirroring = ours
+        return ours
+
+    async def mirrored(self, worker: str) -> tuple[bytes, list[Mirrored]]:
+        """What the mirror of *worker* is for and holds; asked before the link is opened."""
+        return await self._thread.before((b"", []), RedisMirror(self._client, worker).read)
 
     def forget(self) -> None:
         """The run is over: delete what Redis holds of it."""
@@ -200,6 +216,10 @@ class QueueLink:
         return lambda: self._queue.offer(batch, filling=True)
 
     # On the threads
+
+    def _tell(self) -> None:
+        if self._sharing is not None:  # not the one that was there when this was posted
+            self._sharing.tell(self._queue)
 
     def _came_back(self) -> None:
         if self._listener is not None:

@@ -14,15 +14,16 @@ that no lease has to end.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro
 from twisted.python.failure import Failure
 
-from scrapy_resume import clock
+from scrapy_resume import clock, journalreplay
 from scrapy_resume.exceptions import SchemaMismatch, StoreUnavailable
 from scrapy_resume.store import attendance, finishing, leases, migrate, wishes, workers
 from scrapy_resume.store.engine import Database
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from scrapy_resume.claimloop import ClaimLoop
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _SHORTEST_GAP = 1.0  # seconds
 _PRUNED = 500  # rows of long ended workers that one round deletes
@@ -45,6 +48,7 @@ class Contact:
     gap: float
     since: float = field(default_factory=lambda: clock.monotonic())
     _last: float = field(default_factory=lambda: clock.monotonic())
+    _ahead: float | None = None  # seconds from our clock to the database's
 
     def heard(self) -> float:
         """The database answered just now; returns for how many seconds it has done so."""
@@ -53,6 +57,14 @@ class Contact:
             self.since = now
         self._last = now
         return now - self.since
+
+    def dated(self, now: datetime) -> None:
+        """The database's clock shows *now*. When it jumped, the leases of the living have ended
+        too, until they renew them."""
+        ahead = (now - datetime.min).total_seconds() - clock.monotonic()
+        if self._ahead is not None and abs(ahead - self._ahead) > self.gap:
+            self.since = clock.monotonic()
+        self._ahead = ahead
 
     def lost(self) -> None:
         """The database did not answer."""
@@ -87,13 +99,23 @@ def reap_once(
     return count
 
 
-def recover(db: Database, slot: WorkerSlot) -> int:
+def recover(db: Database, slot: WorkerSlot, *, lease: float) -> int:
     """Take back what processes that died on this machine held; returns how many shards."""
-    count = 0
+    return sum(recovery(db, slot, lease=lease))
+
+
+def recovery(db: Database, slot: WorkerSlot, *, lease: float) -> Generator[int, None, None]:
+    """The same in steps, none of which takes long, all on one thread; yields shards taken back.
+
+    What a dead process had read and not stored is stored first, under its own tokens.
+    """
     for dead in slot.dead_neighbours(lambda worker: workers.on_record(db, worker)):
-        count += len(leases.reclaim_worker(db, worker=dead, instance=slot.instance))
-        attendance.ended(db, worker=dead)
-    return count
+        for _ in journalreplay.steps(
+            db, dead.directory, actor=slot.signature, holders=dead.instances, lease=lease
+        ):
+            yield 0
+        yield len(leases.reclaim_worker(db, worker=dead.worker, instance=slot.instance))
+        attendance.ended(db, worker=dead.worker)
 
 
 class Reaper:
@@ -140,13 +162,17 @@ class Reaper:
             )  # fmt: skip
 
     async def round(self) -> None:
-        """Look who is silent, take back what is lost, raise what is due, end what is over."""
-        run, db, loop = self._loop.control.run, self._database, self._loop
+        """Look who is dead or silent, take back what is lost, raise what is due, end what is over.
+
+        The dead come first: what they had read and not stored is stored under their leases.
+        """
+        run, db, loop = self._asked, self._database, self._loop
         await run(migrate.still_fits, db)
+        recovered = await self._recover()
         holders = await run(leases.expired_holders, db)
+        self._contact.dated(await run(db.look, db.now))
         settled = self._contact.heard() > loop.settings.lease
         reclaimed = await self._reclaim(holders) if settled and holders else 0
-        recovered = await run(recover, db, loop.slot)
         due = await run(leases.raise_due, db)
         over = await run(wishes.carry_out, db) + await run(finishing.finish_ended, db)
         self._rounds += 1
@@ -155,6 +181,23 @@ class Reaper:
         self._say(reclaimed, recovered)
         if reclaimed or recovered or due or over:
             loop.tell_others()
+
+    async def _asked(self, call: Callable[..., T], *args: Any) -> T:
+        """Each answer is a sign of the database: on a busy machine a round takes its time."""
+        answer = await self._loop.control.run(call, *args)
+        self._contact.heard()
+        return answer
+
+    async def _recover(self) -> int:
+        """Recover dead neighbours step by step: heartbeats go between, on the same thread."""
+        run, lease = self._loop.control.run, self._loop.settings.lease
+        steps, count = recovery(self._database, self._loop.slot, lease=lease), 0
+        try:
+            while not self._stopped and (came := await run(next, steps, None)) is not None:
+                count += came
+        finally:
+            await run(steps.close)
+        return count
 
     async def _reclaim(self, holders: Collection[str]) -> int:
         """Take back what *holders* lost; the lock in Redis only saves double work."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import redis
@@ -81,6 +82,12 @@ class RedisClient:
                 return call(*args)
         except RedisError as error:
             raise self.meaning(error) from None
+
+    def script(self, name: str) -> Callable[..., Any]:
+        """The step ``lua/<name>.lua``; to be made by :meth:`ask`."""
+        source = (files("scrapy_resume") / "lua" / f"{name}.lua").read_text("utf-8")
+        step: Callable[..., Any] = self.redis.register_script(source)
+        return step
 
     def close(self) -> None:
         """Close all connections; blocks for no longer than a moment."""

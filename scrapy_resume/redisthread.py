@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import maybe_deferred_to_future
 
-from scrapy_resume.breaker import RETRY, Breaker
 from scrapy_resume.exceptions import ConfigurationError, QueueUnavailable
+from scrapy_resume.presence import RETRY, Presence
 from scrapy_resume.threads import StoreThread, loop_caller
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ class RedisThread:
         on_back: Callable[[], None],
         on_away: Callable[[], None],
     ) -> None:
-        self.breaker = Breaker(shown, RETRY, lambda: self.in_loop(on_away))
+        self.presence = Presence(shown, RETRY, lambda: self.in_loop(on_away))
         self.live = False  # between the first meeting and the end
         self._meet, self._on_back = meet, on_back
         self._thread = StoreThread("redis")
@@ -55,6 +55,16 @@ class RedisThread:
         if refusal is not None:
             raise refusal
         self.live = True
+
+    async def before(self, without: T, step: Callable[[], T]) -> T:
+        """What *step* returns before Redis was met; *without* if it fails or is too slow."""
+
+        def attempt() -> T:
+            with suppress(Exception):  # whatever it is, the meeting says it
+                return step()
+            return without
+
+        return await self._within(without, attempt)
 
     async def ask(self, without: T, step: Callable[[], T]) -> T:
         """What *step* returns; *without* if Redis is away or too slow."""
@@ -91,9 +101,9 @@ class RedisThread:
 
     def _asks(self) -> bool:
         """Whether Redis takes part. Nobody waits while one that is away is asked again."""
-        if self.live and self.breaker.asks():
+        if self.live and self.presence.asks():
             self._make(self._meet_again)
-        return self.live and not self.breaker.away
+        return self.live and not self.presence.away
 
     def _make(self, work: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # closed meanwhile
@@ -129,12 +139,12 @@ class RedisThread:
         except Exception as error:
             self._failed(error)
         else:
-            self.breaker.recover()
+            self.presence.recover()
             self._on_back()
 
     def _guarded(self, without: Any, step: Callable[[], Any]) -> Any:
         try:
-            return without if self.breaker.away else step()
+            return without if self.presence.away else step()
         except Exception as error:  # whatever redis-py raises, the crawl goes on
             self._failed(error)
             return without
@@ -142,4 +152,4 @@ class RedisThread:
     def _failed(self, error: Exception) -> None:
         if not isinstance(error, (QueueUnavailable, ConfigurationError)):
             error = QueueUnavailable(type(error).__name__)
-        self.breaker.fail(error)
+        self.presence.fail(error)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from scrapy_resume.exceptions import ConfigurationError
+
+
+class Switch:
+    """The kind of a setting that is true, false, or ``auto``: as the rest suggests."""
 
 
 @dataclass(frozen=True)
@@ -19,7 +23,7 @@ class Rule:
 
     *kind* is what its value is read as: bool, int, float, str, tuple (of texts), frozenset (of
     numbers), Path, dict
-    (of any values), or object for a class or its import path. *low* and *high* are
+    (of any values), :class:`Switch`, or object for a class or its import path. *low* and *high* are
     inclusive. *secret* values appear in no message and no repr.
     """
 
@@ -42,7 +46,8 @@ class Rule:
         if self.low is not None and self.high is not None:
             noun = "a whole number" if self.kind is int else "a number"
             return f"{noun} from {self.low:.12g} to {self.high:.12g}"
-        return {bool: "true or false", Path: "a directory"}.get(self.kind, "text")
+        words = {bool: "true or false", Switch: "true, false or auto", Path: "a directory"}
+        return words.get(self.kind, "text")
 
     def read(self, name: str, value: Any) -> Any:
         """*value* as this kind. Raises ConfigurationError naming *name* and what is allowed."""
@@ -90,6 +95,10 @@ def _read_bool(value: Any) -> bool:
         return _BOOLEANS[str(value).strip().lower()]
     except KeyError:
         raise ValueError from None
+
+
+def _read_switch(value: Any) -> bool | str:
+    return "auto" if str(value).strip().lower() == "auto" else _read_bool(value)
 
 
 def _read_int(value: Any) -> int:
@@ -145,8 +154,9 @@ def _read_component(value: Any) -> Any:
     return value
 
 
-_READERS = {
+_READERS: dict[type, Callable[[Any], Any]] = {
     bool: _read_bool,
+    Switch: _read_switch,
     int: _read_int,
     float: _read_float,
     str: _read_text,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -18,8 +18,8 @@ from scrapy.utils.defer import deferred_from_coro
 from scrapy.utils.misc import load_object
 from twisted.internet.defer import CancelledError
 
-from scrapy_resume import clock, faults
-from scrapy_resume.batches import Loose
+from scrapy_resume import clock, faults, robots
+from scrapy_resume.alerts import Alerts
 from scrapy_resume.claimloop import ClaimLoop
 from scrapy_resume.exceptions import (
     ConfigurationError,
@@ -34,18 +34,14 @@ from scrapy_resume.outage import Outage
 from scrapy_resume.refusallog import RefusalLog
 from scrapy_resume.settings import ResumeSettings
 from scrapy_resume.sitewatch import SiteWatch
-from scrapy_resume.store import checkpoints, migrate
-from scrapy_resume.store.checkpoints import CommitResult, Record
 from scrapy_resume.store.engine import Database
-from scrapy_resume.store.items import ItemWriter
-from scrapy_resume.store.items import inspection as iteminspect
+from scrapy_resume.storing import Storing
 from scrapy_resume.threads import StoreThread
 from scrapy_resume.troubles import safe_text
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
-    from scrapy_resume.watermark import Position
 
 logger = logging.getLogger(__name__)
 
@@ -71,10 +67,10 @@ class Session:
         self.pipeline: WaitlessPipeline | None = None
         self.store_loose_rows: Callable[[], Awaitable[None]] | None = None
         self.verdict: str | None = None
-        self._prepared = self._ended = self._told = self._failed = False
-        self._writer: ItemWriter | None = None
+        self._ended = self._told = self._failed = False
         self.failure: str | None = None  # what stopped the crawl, once the store failed
         self.refusals = RefusalLog()
+        self.storing = Storing(self)
         try:
             self.settings = ResumeSettings.from_settings(crawler.settings)
             if self.settings.enabled:
@@ -88,6 +84,8 @@ class Session:
             self.settings.health_limits, on=self.settings.health,
             longest_rest=self.settings.health_wait_max, inc_stat=self.inc_stat,
         )  # fmt: skip
+        self.alerts = Alerts(crawler, self.watch, self.inc_stat, self.settings.stalled_after)
+        self.on_loop += [self.alerts.opened, lambda loop: robots.obey(crawler)]
 
     @classmethod
     def of(cls, crawler: Crawler, component: str) -> Session:
@@ -146,6 +144,7 @@ class Session:
         """The thread that writes pages and items, made at the first use."""
         if self._commits is None:
             self._commits = StoreThread("commit")
+            self.alerts.begin()
         return self._commits
 
     def inc_stat(self, name: str, count: float = 1) -> None:
@@ -186,7 +185,7 @@ class Session:
         """What ``start()`` yields in a plain crawl, once the item tables were looked at."""
         if self.rows is not None and not self._is_inspection:
             try:
-                await self.commits.run(self.prepare_store)
+                await self.commits.run(self.storing.prepare)
             except ResumeError as error:
                 self.refuse(error)
         async for output in start:
@@ -203,52 +202,6 @@ class Session:
         """Whether ``scrapy parse`` or ``scrapy check`` put its own start() into the spider."""
         start: Any = getattr(type(self.crawler.spider), "start", None)
         return getattr(start, "__module__", None) in _PLAIN_STARTS
-
-    def prepare_store(self) -> None:
-        """Make or check the tables, ours and the users'. Called on a store thread.
-
-        Raises SchemaMismatch, ConfigurationError or StoreUnavailable.
-        """
-        if self._prepared:
-            return
-        migrate.ensure_schema(self.database)
-        migrate.require_transactional(self.database)
-        tables = self.rows.tables if self.rows is not None else []
-        checks = self.settings.item_checks
-        for finding in iteminspect.require(self.database, tables, checks):
-            logger.warning("%s", finding, extra={"action": "item_table"})
-        self._prepared = True
-
-    def _item_writer(self) -> ItemWriter:
-        if self._writer is None:
-            tables = self.rows.tables if self.rows is not None else []
-            self._writer = ItemWriter(self.database, tables)
-        return self._writer
-
-    def commit(self, records: Sequence[Record], positions: dict[int, Position]) -> CommitResult:
-        """One group commit. Called on the commit thread."""
-        result = checkpoints.commit(
-            self.database,
-            records,
-            positions,
-            writer=self._item_writer(),
-            hold_records=self.settings.on_failed_record == "hold",
-        )
-        self.refusals.rows(result.rejected)
-        return result
-
-    def store_rows(self, rows: Sequence[Loose]) -> CommitResult:
-        """Write rows of no page in one transaction.
-
-        Rows that the database refuses are quarantined. Called on the commit thread.
-        """
-        self.prepare_store()
-        task = None if self.loop is None else self.loop.task
-        result = checkpoints.store_rows(
-            self.database, rows, writer=self._item_writer(), task_id=task.id if task else None
-        )
-        self.refusals.rows(result.rejected)
-        return result
 
     def set_verdict(self, verdict: str, reason: str) -> None:
         """Make the verdict known to the finish reason, the stats and the log."""
@@ -295,7 +248,10 @@ class Session:
                 f"; `scrapy resume why {shlex.quote(name)}` lists them" if rejects else "",
                 extra={"action": "verdict", "finish_reason": reason},
             )  # fmt: skip
+        await self.alerts.close(self.settings.grace)
         await self.close()
+        if self.loop is not None:
+            self.loop.departure.over()
 
     def refuse(self, error: Exception, reason: str = "resume_refused") -> None:
         """Say in one line why the crawl cannot go on, and close it. Raises CloseSpider."""
@@ -310,8 +266,11 @@ class Session:
         idle = commits is None or await commits.stop(self.settings.grace)
         if self.loop is not None:
             idle = idle and self.loop.idle
-        if self._database is not None and idle:
-            self._database.close()
+        if self._database is not None:
+            if idle:
+                self._database.close()
+            else:
+                self._database.cut()  # nobody waits for its answer, but the process for its thread
 
 
 def refuse_persistent_state(crawler: Crawler, inner: str | type | None) -> None:

@@ -22,7 +22,7 @@ from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.health import STATUSES, HealthLimits
 from scrapy_resume.intake import Intake
 from scrapy_resume.redisaddress import RedisAddress
-from scrapy_resume.rule import Rule, number, seconds, setting
+from scrapy_resume.rule import Rule, Switch, number, seconds, setting
 
 PREFIX = "RESUME_"
 
@@ -146,7 +146,11 @@ class ResumeSettings:
         1.0, "Delay before the first retry; doubled each time, with full jitter.", 0, 3600
     )
     max_wait: float = seconds(
-        60.0, "How far ahead a shard may fall due for an idle process to wait for it.", 0, 604800
+        60.0,
+        "How far ahead a shard may fall due, or a blocked site be tried, for an idle process to"
+        " wait for it.",
+        0,
+        604800,
     )
     max_attempts: int = number(
         10, "Attempts without progress after which a shard has failed.", "attempts", 1, 10000
@@ -258,9 +262,23 @@ class ResumeSettings:
     grace: float = seconds(
         8.0, "Time a polite stop gives the pages in flight before it abandons them.", 0, 3600
     )
+    journal: bool | str = setting(
+        "auto",
+        "Keep what is read in the worker slot's `journal.db` until the database has it, so that the"
+        " crawl goes on while the database is away; `auto`: unless the database is SQLite.",
+        kind=Switch,
+    )
+    journal_max_pages: int = number(
+        2000, "Pages that wait in the journal before nothing more is asked for; at half of it the"
+        " crawl goes on.", "pages", 2, 10000000,
+    )  # fmt: skip
+    journal_max_bytes: int = number(
+        256_000_000, "The same by the size of what waits.", "bytes", 10_000, 1_000_000_000_000
+    )
     store_patience: float = seconds(
         600.0,
-        "How long pages and batches wait for an unreachable database before the crawl stops.",
+        "How long the start, pages and batches wait for an unreachable database before the crawl"
+        " stops.",
         0,
         604800,
     )
@@ -269,6 +287,9 @@ class ResumeSettings:
         "How long code may keep the event loop to itself before the leases are left to end.",
         0.25,
         604800,
+    )
+    stalled_after: float = seconds(
+        900.0, "When a run of which no page is stored counts as stalled; 0: never.", 0, 604800
     )
     seen_max: int = number(
         100000,
@@ -341,6 +362,13 @@ class ResumeSettings:
                 f"RESUME_BACKOFF_MAX is {self.backoff_max:g}; it must not be below"
                 f" RESUME_BACKOFF_BASE, which is {self.backoff_base:g}"
             )
+
+    @property
+    def journals(self) -> bool:
+        """Whether there is a journal."""
+        return self.journal is True or (
+            self.journal == "auto" and not self.database_url.startswith("sqlite")
+        )
 
     @property
     def health_limits(self) -> HealthLimits:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing, suppress
-from importlib.resources import files
 from typing import Any, NamedTuple
 
 import redis
@@ -23,9 +22,9 @@ import redis
 from scrapy_resume.exceptions import QueueUnavailable
 from scrapy_resume.intake import LANES, Intake, Waiting
 from scrapy_resume.redisclient import TIMEOUT, RedisClient
+from scrapy_resume.redismirror import KEEP, RedisMirror
 
 HANDOUT = 30.0  # seconds after which what was handed out and not settled is offered again
-KEEP = 7 * 86400.0  # seconds without use after which a run's keys expire
 FILLING = 10.0  # seconds for which a filler may be silent before another may fill
 
 _LOOK = 1000  # queues looked at for one answer
@@ -57,7 +56,7 @@ class ShardQueue:
         self._all = f"resume:{database_id}:"
         self._run = f"{self._all}run:{run}:"
         self._prefix = f"{self._run}queue:".encode()
-        self._scripts = {name: self._redis.register_script(_source(name)) for name in _SCRIPTS}
+        self._scripts = {name: client.script(name) for name in _SCRIPTS}
 
     def take(self, request: str, limit: int, intake: Intake) -> list[Entry]:
         """Up to *limit* waiting shards, the most urgent first. The same *request* again gets the
@@ -168,6 +167,7 @@ class ShardQueue:
             trial.wake()
             subscription.next(TIMEOUT)  # what we told ourselves
         trial.forget()
+        RedisMirror(self._client, f"trial-{self.asker}").rehearse()
 
     def eviction_policy(self) -> str | None:
         """What Redis does when it is full; None if it does not let us know."""
@@ -230,10 +230,6 @@ class Subscription:
         """Stop listening."""
         with suppress(Exception):
             self._pubsub.close()
-
-
-def _source(name: str) -> str:
-    return (files("scrapy_resume") / "lua" / f"{name}.lua").read_text("utf-8")
 
 
 def _ms(seconds: float) -> int:

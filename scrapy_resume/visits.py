@@ -17,7 +17,7 @@ from scrapy.utils.asyncgen import as_async_generator
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from scrapy_resume.cancellation import Interrupted
+from scrapy_resume.cancellation import Abandoned, Interrupted, PageCode
 from scrapy_resume.exceptions import NotAPage, SiteBlocked
 from scrapy_resume.openpage import CURRENT, NEXT, EndOfShard, NextPage, OpenPage, Place
 from scrapy_resume.page import Where
@@ -27,6 +27,8 @@ Output: TypeAlias = Iterable[Any] | AsyncIterator[Any]
 Done: TypeAlias = Callable[["Visit"], None]
 Stops: TypeAlias = Callable[[BaseException], bool]
 Tag: TypeAlias = Callable[[Any, "Visit"], None]
+
+_CACHED = "_cached_selector"  # Scrapy's; asking for response.selector again makes a new one
 
 
 class Visit:
@@ -80,7 +82,7 @@ class Visit:
         if isinstance(exc, GeneratorExit):
             return exc
         self.fail(exc)
-        if isinstance(exc, (NotAPage, SiteBlocked)):
+        if isinstance(exc, (NotAPage, SiteBlocked, Abandoned)):
             return None
         if isinstance(exc, Exception) or not stops(exc):
             return exc
@@ -101,6 +103,16 @@ class Visit:
         else:
             self._blame(Where.PAGE, "hook bypassed: the callback was never called")
 
+    def free_response(self) -> None:
+        """Break the cycle of the response and its selector, once nobody reads them here.
+
+        Scrapy has each refer to the other. With its tree that is megabytes in few objects.
+        While the page waits to be safe they would grow old, and the garbage collector, which
+        counts objects, looks through old ones too seldom.
+        """
+        if getattr(self.result, _CACHED, None) is not None:
+            setattr(self.result, _CACHED, None)
+
     def _blame(self, where: Where, text: str) -> None:
         if self.page is not None:
             self.page.blame(text, where=where, url=self.request.url)
@@ -111,12 +123,13 @@ class Visit:
         done: Done,
         stops: Stops,
         tag: Tag | None,
+        code: PageCode,
     ) -> Output:
         """*output*, watched; *done* is called once it is exhausted without an error."""
         if tag is not None:
-            return self._watch_tagging(as_async_generator(output), done, stops, tag)
+            return self._watch_tagging(as_async_generator(output), done, stops, tag, code)
         if isinstance(output, AsyncIterator):
-            return self._watch_async(output, done, stops)
+            return self._watch_async(output, done, stops, code)
         return self._watch_sync(output, done, stops)
 
     def _watch_sync(
@@ -141,9 +154,10 @@ class Visit:
         output: AsyncIterator[Any],
         done: Done,
         stops: Stops,
+        code: PageCode,
     ) -> AsyncIterator[Any]:
         try:
-            async for thing in output:
+            async for thing in _within(output, code):
                 if (kept := self._keep(thing)) is not None:
                     yield kept
         except BaseException as exc:
@@ -159,9 +173,10 @@ class Visit:
         done: Done,
         stops: Stops,
         tag: Tag,
+        code: PageCode,
     ) -> AsyncIterator[Any]:
         CURRENT.set(self.place)
-        async for thing in self._watch_async(output, done, stops):
+        async for thing in self._watch_async(output, done, stops, code):
             tag(thing, self)
             yield thing
             CURRENT.set(self.place)
@@ -192,6 +207,17 @@ class Visit:
         else:
             page.requests_yielded += 1
             page.yielded += self.is_list
+
+
+async def _within(output: AsyncIterator[Any], code: PageCode) -> AsyncIterator[Any]:
+    """*output*, each step of it run in *code*."""
+    while True:
+        with code:
+            try:
+                thing = await anext(output)
+            except StopAsyncIteration:
+                return
+        yield thing
 
 
 def _copied(thing: Any) -> Any:

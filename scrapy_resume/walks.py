@@ -1,7 +1,6 @@
 """The three ways to walk a shard's pages.
 
-* :class:`BoundedWalk`: the last page is stated. Pages are fetched several at a time
-  and committed as they finish; those beyond a hole are recorded ahead of it.
+* :class:`~scrapy_resume.boundedwalk.BoundedWalk`: the last page is stated.
 * :class:`OpenEndedWalk`: nobody knows the last page. Pages are fetched at most
   ``stop_on_empty`` past the highest one that held items, and judged in page order:
   an empty page is committed only when a later one holds items. A page that answers
@@ -14,58 +13,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from scrapy_resume.boundedwalk import BoundedWalk
 from scrapy_resume.loopguard import LoopGuard, digest
 from scrapy_resume.page import Decision, ErrorKind, Trouble, Where
-from scrapy_resume.paging import Action, Commit, Discard, PageEnd, PagePolicy, SetAside, Walk
+from scrapy_resume.paging import Action, Commit, Discard, PageEnd, PagePolicy, Walk
 from scrapy_resume.store.leases import ClaimedShard
 from scrapy_resume.watermark import Position
-
-
-@dataclass(slots=True)
-class BoundedWalk(Walk):
-    """A numbered shard that states its last page."""
-
-    _cursor: int = 0
-
-    def _start(self) -> None:
-        self._cursor = self.position.cur_page + 1
-
-    def _fresh(self) -> int | None:
-        assert self.last_page is not None
-        while self._cursor <= self.last_page and (
-            self.position.has(self._cursor) or self._cursor in self.in_flight
-        ):
-            self._cursor += 1
-        number = self._cursor
-        return number if number <= self.last_page and number not in self.held else None
-
-    def next_page(self) -> int | None:
-        number = Walk.next_page(self)
-        if number == self._cursor:
-            self._cursor += 1
-        return number
-
-    def _unread(self) -> bool:
-        assert self.last_page is not None
-        return next(self.position.missing(self.last_page), None) is not None
-
-    def _complete(self, end: PageEnd) -> list[Action]:
-        assert end.record is not None and self.last_page is not None
-        self._count(end.number, end.rows)
-        record = end.record
-        if self.policy.counts_rows:
-            record = replace(record, digests=self.guard.dump())
-        if end.end_reason is None or end.number >= self.last_page:
-            return [Commit(record)]
-        self.last_page, self.end_reason = end.number, end.end_reason
-        self.held = {number: why for number, why in self.held.items() if number <= end.number}
-        past = sorted(number for number in self.in_flight if number > end.number)
-        return [Commit(replace(record, ends=True)), *map(Discard, past)]
-
-    def _give_up(self, number: int, trouble: Trouble, tries: int) -> list[Action]:
-        if self.policy.hold_pages or self.blocked or trouble.kind is ErrorKind.BLOCKED:
-            return Walk._give_up(self, number, trouble, tries)
-        return [SetAside(number, trouble, tries)]
 
 
 @dataclass(slots=True)
@@ -98,9 +51,9 @@ class OpenEndedWalk(Walk):
     def _unread(self) -> bool:
         return not self._ended
 
-    def _slots_taken(self) -> int:
+    def _unsettled(self) -> int:
         # Empty pages wait for later ones to be judged and must not keep them from being read.
-        return Walk._slots_taken(self) - len(self._trailing)
+        return Walk._unsettled(self) - len(self._trailing)
 
     def _stranded(self) -> list[int]:
         pages = sorted([*self._waiting, *(end.number for end in self._trailing)])

@@ -7,12 +7,13 @@ event loop.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from scrapy_resume import __version__, planning
+from scrapy_resume import __version__, footing, journalreplay, planning
 from scrapy_resume.exceptions import RunRefused
+from scrapy_resume.footing import Wanted
 from scrapy_resume.intake import Waiting
 from scrapy_resume.page import Shard
 from scrapy_resume.reaper import recover
@@ -57,6 +58,8 @@ class Work:
     ) -> None:
         self._db, self._settings, self._spider, self._slot = database, settings, spider, slot
         self.registered = False
+        self._run = settings.run
+        self.replayed = journalreplay.Replayed()
 
     def open(self) -> Task:
         """Take back what died on this machine, open the run and say that we work on it.
@@ -66,14 +69,16 @@ class Work:
         slot, db = self._slot, self._db
         db.require_claims()
         self._be_unmistakable()
+        self._replay()
         leases.reclaim_worker(db, worker=slot.worker, instance=slot.instance)
         workers.register(
             db, worker=slot.worker, instance=slot.instance, host=slot.host, pid=slot.pid,
             version=__version__, protocol=migrate.PROTOCOL_VERSION,
-            capacity=self._settings.shards,
+            capacity=self._settings.shards, job=planning.job_id(self._spider.resume_args),
         )  # fmt: skip
         self.registered = True
-        recover(db, slot)
+        slot.registered()
+        recover(db, slot, lease=self._settings.lease)
         task = self._open_run()
         self._attend(task)
         leases.raise_code_holds(db, task.id)
@@ -95,17 +100,49 @@ class Work:
             )  # fmt: skip
             slot.begin_anew()
 
+    def _replay(self) -> None:
+        """Store what our earlier instance had read and not stored, while its tokens still count."""
+        slot = self._slot
+        self.replayed = journalreplay.replay(
+            self._db, slot.directory, actor=slot.signature,
+            holders=slot.earlier, lease=self._settings.lease,
+        )  # fmt: skip
+
+    def wanted(self) -> Wanted:
+        """What we would resume, as far as it can be said without the database."""
+        name = planning.task_name(self._spider.name, self._arguments)
+        settings, slot = self._settings, self._slot
+        sites = settings.intake.sites
+        return Wanted(name, settings.run, self._db.address, slot.earlier, sites)
+
+    def origin(self, task: Task) -> bytes:
+        """What our mirror in Redis is for."""
+        return footing.origin(self._db.address, self._slot.instance, task)
+
+    def renew_earlier(self, held: Mapping[int, int]) -> Collection[int]:
+        """Renew what our earlier instances held (id to token); returns what they have lost."""
+        lost, lease = set(held), self._settings.lease
+        for instance in self._slot.earlier if held else ():
+            lost &= leases.renew(
+                self._db, instance=instance, shards=held, lease=lease, task_id=0
+            ).lost
+        return lost
+
+    @cached_property
+    def _arguments(self) -> dict[str, str]:
+        return planning.identity_arguments(self._spider, self._spider.resume_args)
+
     def _open_run(self) -> Task:
         spider, slot = self._spider, self._slot
-        arguments = planning.identity_arguments(spider, spider.resume_args)
         task = tasks.open_run(
             self._db,
-            name=planning.task_name(spider.name, arguments),
+            name=planning.task_name(spider.name, self._arguments),
             spider=spider.name,
-            args=planning.arguments_text(arguments),
-            run=self._settings.run,
-            actor=f"worker {slot.worker[:8]} on {slot.host}",
+            args=planning.arguments_text(self._arguments),
+            run=self._run,
+            actor=slot.signature,
         )
+        self._run = "resume" if self._run == "new" else self._run  # should we be asked again
         if task.finished_at is not None:
             raise RunRefused(f"run {task.run_name} of {task.name} is over: {task.verdict}")
         return task
@@ -168,9 +205,15 @@ class Work:
         quarantine.set_aside(self._db, records)
 
     def claim(
-        self, task_id: int, limit: int, alone: bool, hints: Sequence[int] = ()
+        self,
+        task_id: int,
+        limit: int,
+        alone: bool,
+        hints: Sequence[int] = (),
+        without: Collection[str] = (),
     ) -> list[ClaimedShard]:
-        """Claim up to *limit* shards, *hints* first; *alone* says that we hold none."""
+        """Claim up to *limit* shards, *hints* first, none of the sites *without*; *alone* says
+        that we hold none."""
         slot, settings = self._slot, self._settings
         return leases.claim(
             self._db,
@@ -183,21 +226,30 @@ class Work:
             site_cap=settings.site_shards,
             hints=hints,
             alone=alone,
+            without=without,
         )
 
     def waiting(self, task_id: int, after: int, limit: int) -> list[Waiting]:
         """Shards that may be claimed, with ids above *after*."""
         return leases.waiting(self._db, task_id, after=after, limit=limit)
 
-    def beat(self, task_id: int, held: Mapping[int, int], planning: int | None) -> Renewal:
-        """One heartbeat: renew the held shards (id to token) and the planning lease."""
+    def beat(
+        self,
+        task_id: int,
+        held: Mapping[int, int],
+        planning: int | None,
+        probes: Collection[str] = (),
+    ) -> Renewal:
+        """One heartbeat: renew the held shards (id to token), the planning lease, and the right
+        to try the sites *probes*."""
         db, lease = self._db, self._settings.lease
         workers.beat(db, instance=self._slot.instance, load=len(held))
         if planning is not None:
             tasks.renew_planning(db, task_id, planning, lease)
         return leases.renew(
-            db, instance=self._slot.instance, shards=held, lease=lease, task_id=task_id
-        )
+            db, instance=self._slot.instance, shards=held, lease=lease, task_id=task_id,
+            probes=probes,
+        )  # fmt: skip
 
     def outlook(self, task_id: int) -> Outlook:
         """What is left to do in the run, for a process that holds no shard.
@@ -216,9 +268,12 @@ class Work:
             found = ask()
         return found
 
-    def history(self, task_id: int, site: str) -> History:
-        """What the lists of *site* are known to have held."""
-        return history(self._db, task_id, site)
+    def history(
+        self, task_id: int, site: str, but: Collection[tuple[str, int]], anywhere: bool
+    ) -> History:
+        """What the lists of *site* are known to have held, on other pages than *but* if it may
+        be."""
+        return history(self._db, task_id, site, but=but, anywhere=anywhere)
 
     def progress(self, task_id: int) -> tuple[int, int | None]:
         """Pages committed and pages planned (None: nobody knows) in the whole run."""
@@ -244,8 +299,9 @@ class Work:
 def _next_try(outlook: Outlook) -> str:
     if outlook.due:
         return "; the next try is due at once"
-    if outlook.next_due is not None:
-        return f"; the next try is due in {outlook.next_due:.0f} s"
+    times = [time for time in (outlook.next_due, outlook.next_try) if time is not None]
+    if times:
+        return f"; the next try is due in {min(times):.0f} s"
     if outlook.leased_elsewhere:
         return f"; {outlook.leased_elsewhere} shard(s) are worked on elsewhere"
     # What others take, or what waits for its site, is due whenever they want it.

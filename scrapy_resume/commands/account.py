@@ -88,6 +88,8 @@ class Account:
             return f"{run} is unfinished, with {silent}: {done}, {read}."
         if not sum(counts.values()) - counts["done"] - counts["failed"]:
             return f"{run} has no shard left, but nobody declared it over yet: {done}, {read}."
+        if facts["status"] == "running" and not facts["workers"]:
+            return f"{run} is unfinished, and nobody works on it: {done}, {read}."
         return f"{run} is {facts['status']}: {done}, {read}."
 
     def _shard(self, shard: dict[str, Any]) -> Iterator[str]:
@@ -107,7 +109,7 @@ class Account:
         who = f"worker {name_of(shard['worker'])}"
         worker = self._workers.get(shard["instance"])
         if worker:
-            who += f" ({worker['host']}, pid {worker['pid']})"
+            who += f" ({_whereabouts(worker)})"
         until, heard = shard["lease_until"], f"last written {moment(shard['updated_at'])}"
         left = span_text(until, self._now)
         if until < self._now:
@@ -130,7 +132,7 @@ class Account:
         holders = {shard["instance"] for shard in self._facts["shards"]}
         for one in self._facts["workers"]:
             if one["instance"] not in holders:
-                who = f"Worker {name_of(one['worker'])} ({one['host']}, pid {one['pid']})"
+                who = f"Worker {name_of(one['worker'])} ({_whereabouts(one)})"
                 age = one["heartbeat_age"]
                 heard = f"last heard of {age:.0f} s ago"
                 if age > self._lease:
@@ -171,6 +173,12 @@ def _progress(shard: dict[str, Any]) -> str:
     return f"{pages}, {read}" + (f", missing {left}" if left else "")
 
 
+def _whereabouts(worker: dict[str, Any]) -> str:
+    """Where its process is, and what the scheduler that started it calls it."""
+    job = f", job {worker['job']}" if worker["job"] else ""
+    return f"{worker['host']}, pid {worker['pid']}{job}"
+
+
 def _short(ranges: str) -> str:
     """A list of pages that a person still reads; --json has all of it."""
     if len(ranges) <= _LONGEST:
@@ -188,5 +196,5 @@ def _pages(shard: dict[str, Any]) -> Iterator[str]:
         yield f"  page {page} failed" + (f": {match[2]}" if mine and match else "")
     if len(failed) > _MOST:
         yield f"  and {len(failed) - _MOST} more failed pages: {_short(str(failed))}"
-    if shard["last_error"] and not known:
+    if shard["last_error"] and not known and shard["last_error"] not in (shard["reason"] or ""):
         yield f"  last error: {shard['last_error']}"

@@ -11,6 +11,7 @@ from scrapy_resume.watermark import PageRanges
 UNSAID = "no reason given"
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _MOST = 100_000
+_HIGHEST = (1 << 62) - 1  # of a number that the database holds
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
 
 
@@ -46,6 +47,8 @@ def ranges(text: str) -> PageRanges:
         raise argparse.ArgumentTypeError(f"{text!r} is not a list such as 1,4-6") from None
     if not found:
         raise argparse.ArgumentTypeError("no number is given")
+    if found.ranges[-1][1] > _HIGHEST:
+        raise argparse.ArgumentTypeError(f"{text!r} names a number that is too large")
     return found
 
 
@@ -59,7 +62,7 @@ def numbers(text: str) -> PageRanges:
 
 def positive(text: str) -> int:
     """A whole number from 1."""
-    if not text.isdecimal() or int(text) < 1:
+    if not text.isdecimal() or len(text) > 18 or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1")
     return int(text)
 
@@ -76,11 +79,16 @@ def words(text: str) -> str:
     """A text that says something."""
     if not text.strip():
         raise argparse.ArgumentTypeError("it says nothing")
-    return text.strip()
+    return plain(text.strip())
+
+
+def plain(text: str) -> str:
+    """*text* with a ? for each byte of the line that was no text."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _act(parser: Parser) -> None:
-    parser.add_argument("task", metavar="TASK", help="a task's id or name")
+    parser.add_argument("task", type=plain, metavar="TASK", help="a task's id or name")
     _why_and_how(parser)
 
 
@@ -106,8 +114,8 @@ def _unpause(parser: Parser) -> None:
 
 def _task_or_site(parser: Parser) -> None:
     which = parser.add_mutually_exclusive_group(required=True)
-    which.add_argument("task", nargs="?", metavar="TASK", help="a task's id or name")
-    which.add_argument("--site", metavar="SITE", help="a site instead, for every task")
+    which.add_argument("task", nargs="?", type=plain, metavar="TASK", help="a task's id or name")
+    which.add_argument("--site", type=plain, metavar="SITE", help="a site instead, for every task")
     _why_and_how(parser)
 
 
@@ -126,7 +134,10 @@ def _retry(parser: Parser) -> None:
 
 def _backfill(parser: Parser) -> None:
     parser.add_argument(
-        "task", metavar="SPIDER", help="a spider whose arguments select nothing, or a task"
+        "task",
+        type=plain,
+        metavar="SPIDER",
+        help="a spider whose arguments select nothing, or a task",
     )
     parser.add_argument(
         "--pages", type=one_range, metavar="A-B", required=True, help="the pages to read again"
@@ -144,7 +155,9 @@ def _quarantine(parser: Parser) -> None:
 
 
 def _quarantine_list(parser: Parser) -> None:
-    parser.add_argument("task", nargs="?", metavar="TASK", help="only those of this task")
+    parser.add_argument(
+        "task", nargs="?", type=plain, metavar="TASK", help="only those of this task"
+    )
     parser.add_argument("--all", action="store_true", help="those that are resolved too")
     parser.add_argument(
         "--limit", type=positive, default=100, metavar="N", help="at most so many; default: 100"
@@ -163,7 +176,10 @@ def _records(parser: Parser) -> None:
         "ids", nargs="?", type=numbers, metavar="IDS", help="ids of records, as in 1,4-6"
     )
     which.add_argument(
-        "--task", metavar="TASK", help="all of this task's records that are not resolved instead"
+        "--task",
+        type=plain,
+        metavar="TASK",
+        help="all of this task's records that are not resolved instead",
     )
     _why_and_how(parser)
 
@@ -182,12 +198,14 @@ def _health(parser: Parser) -> None:
 
 
 def _health_show(parser: Parser) -> None:
-    parser.add_argument("site", nargs="?", metavar="SITE", help="only this one")
+    parser.add_argument("site", nargs="?", type=plain, metavar="SITE", help="only this one")
     as_json(parser)
 
 
 def _health_set(parser: Parser) -> None:
-    parser.add_argument("site", metavar="SITE", help="a site, as `health show` names it")
+    parser.add_argument(
+        "site", type=plain, metavar="SITE", help="a site, as `health show` names it"
+    )
     parser.add_argument(
         "state",
         metavar="STATE",
@@ -199,7 +217,7 @@ def _health_set(parser: Parser) -> None:
         dest="seconds",
         type=duration,
         metavar="TIME",
-        help="how long it is blocked or paused, as 90s, 30m, 2h or 1d",
+        help="how long it is blocked (needed) or paused, as 90s, 30m, 2h or 1d",
     )
     _why_and_how(parser)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy_resume.commands import confirmation
 from scrapy_resume.commands.acting import existing, report, signed
 from scrapy_resume.commands.database import find_task, looked_at, resume_settings
+from scrapy_resume.commands.wakes import wake
 from scrapy_resume.store import acts, health
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def run(settings: Settings, opts: argparse.Namespace) -> int:
     """Do it once it is confirmed, and say what was done."""
     with looked_at(resume_settings(settings)) as db:
         if getattr(opts, "site", None) is not None:
-            return report(opts, on_site(existing(db), opts), {"site": opts.site})
+            return _on_site(settings, existing(db), opts)
         task = find_task(db, opts.task)
         act = _on_run(existing(db), task, opts)
         if _is_dangerous(opts) and not opts.dry_run:
@@ -45,6 +46,13 @@ def run(settings: Settings, opts: argparse.Namespace) -> int:
         result = act(opts.dry_run)
     which = {"task_id": task.id, "name": task.name, "run_no": task.run_no}
     return report(opts, result, which)
+
+
+def _on_site(settings: Settings, db: Database, opts: argparse.Namespace) -> int:
+    result = on_site(db, opts)
+    if not opts.dry_run:
+        wake(settings, resume_settings(settings), db, health.runs_at(db, opts.site))
+    return report(opts, result, {"site": opts.site})
 
 
 def on_site(db: Database, opts: argparse.Namespace) -> ActResult:

@@ -19,7 +19,9 @@ class Mends:
         self._facts = facts
         self._id: int = facts["task_id"]
         self._paused = facts["status"] == "paused"
-        self._sites = {one["site"]: one for one in facts["health"] if is_held(one, facts["now"])}
+        now = facts["now"]  # what a crawl would try by itself needs nothing
+        held = (one for one in facts["health"] if is_held(one, now) and not _is_over(one, now))
+        self._sites = {one["site"]: one for one in held}
 
     def of(self, shard: dict[str, Any]) -> str | None:
         """The command for one shard; None while its owner is at it."""
@@ -81,9 +83,23 @@ class Mends:
 
 
 def is_held(site: dict[str, Any], now: str) -> bool:
-    """Are no shards of the site handed out now?"""
-    until = site["until"]
-    return site["state"] in ("blocked", "paused") and (until is None or until > now)
+    """Are no shards of the site handed out now? A blocked one has to be tried before."""
+    return site["state"] == "blocked" or (site["state"] == "paused" and not _is_over(site, now))
+
+
+def words(site: dict[str, Any], now: str) -> str:
+    """How the site is, and what follows if its time is over."""
+    state: str = site["state"]
+    if state not in ("blocked", "paused") or not _is_over(site, now):
+        return state
+    if state == "paused":
+        return "paused (over)"
+    tried = site["probe_until"] is not None and site["probe_until"] > now
+    return "blocked (tried now)" if tried else "blocked (to be tried)"
+
+
+def _is_over(site: dict[str, Any], now: str) -> bool:
+    return site["until"] is not None and site["until"] <= now
 
 
 def missing(shard: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from scrapy_resume.commands.mends import is_held
+from scrapy_resume.commands.mends import is_held, words
 from scrapy_resume.commands.screen import moment
 from scrapy_resume.store.claimindex import SUSPECT_ATTEMPTS
 from scrapy_resume.store.columns import DIED, LAPSED
@@ -34,13 +34,16 @@ class Obstacles:
             return "the run is not planned yet"
         if self._paused:
             return "the run is paused"
+        held = self._held(shard["site"])
+        if held is not None and shard["error_kind"] == "blocked":
+            return held  # which is what it waits for
         if not shard["due"]:
             if shard["next_run_at"] is None:
                 return "it is tried again when a crawl starts"
             if shard["next_run_at"] > self._now:
                 left = span_text(shard["next_run_at"], self._now)
                 return f"the next try is due in {left} ({moment(shard['next_run_at'])})"
-        return self._of_site(shard["site"])
+        return held or self._of_full(shard["site"])
 
     def remark(self, shard: dict[str, Any]) -> str | None:
         """What else to know of a shard that may be claimed."""
@@ -51,12 +54,17 @@ class Obstacles:
             return "but alone, by a process that holds nothing, since it may kill its process"
         return None
 
-    def _of_site(self, name: str) -> str | None:
-        site, cap = self._sites.get(name), self._settings.site_shards
-        if site is not None and is_held(site, self._now):
-            when = "" if site["until"] is None else f" until {moment(site['until'])}"
-            return f"its site is {site['state']}{when}: {site['reason']}"
-        running = self._busy.get(name, 0)
+    def _held(self, name: str) -> str | None:
+        site = self._sites.get(name)
+        if site is None or not is_held(site, self._now):
+            return None
+        says = words(site, self._now)
+        if says == site["state"] and site["until"] is not None:
+            says += f" until {moment(site['until'])}"
+        return f"its site is {says}: {site['reason']}"
+
+    def _of_full(self, name: str) -> str | None:
+        cap, running = self._settings.site_shards, self._busy.get(name, 0)
         if cap and running >= cap:
             return f"{running} shards of its site are read, RESUME_SITE_SHARDS is {cap}"
         return None

@@ -48,6 +48,7 @@ def build() -> Parser:
     verb("run", "crawl with a spider; the exit code is the run's verdict", _run)
     verb("plan", "plan a spider's run and show its shards, without crawling them", _plan)
     verb("reap", "take back what dead workers hold, and end runs that nobody ended", _reap)
+    verb("relay", "store what a journal still holds, as of a disk that came back", _relay)
     actparser.declare(verb)
     verb("db", "create, upgrade or check the tables", _db)
     return parser
@@ -100,6 +101,19 @@ def _plan(parser: Parser) -> None:
 
 
 def _reap(parser: Parser) -> None:
+    as_json(parser)
+
+
+def _relay(parser: Parser) -> None:
+    parser.add_argument(
+        "--journal",
+        required=True,
+        metavar="PATH",
+        help="a journal, the directory of a slot, or a RESUME_HOME with all its slots",
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be stored, and store nothing"
+    )
     as_json(parser)
 
 

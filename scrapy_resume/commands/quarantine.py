@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from scrapy_resume import clock
 from scrapy_resume.commands.acting import existing, report, signed
 from scrapy_resume.commands.database import find_task, looked_at, resume_settings
 from scrapy_resume.commands.screen import Grid, Part, moment, print_json, show
@@ -94,7 +95,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     plain["url"] = row["url"] and safe_url(row["url"])
     for name, value in plain.items():
         if isinstance(value, datetime):
-            plain[name] = value.isoformat(timespec="microseconds") + "Z"
+            plain[name] = clock.utc_text(value)
     return plain
 
 

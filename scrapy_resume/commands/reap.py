@@ -12,6 +12,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from scrapy_resume import journalreplay
 from scrapy_resume.commands.acting import actor
 from scrapy_resume.commands.database import looked_at, resume_settings
 from scrapy_resume.commands.screen import print_json, show
@@ -80,10 +81,14 @@ def _recover(db: Database, settings: ResumeSettings) -> int:
     try:
         mine: list[int] = []
         if slot.earlier:  # else nobody died here, and a copy of this home may be in use
+            journalreplay.replay(
+                db, slot.directory, actor=slot.signature,
+                holders=slot.earlier, lease=settings.lease,
+            )  # fmt: skip
             mine = leases.reclaim_worker(db, worker=slot.worker, instance=slot.instance)
             attendance.ended(db, worker=slot.worker)
         clean = True
-        return len(mine) + recover(db, slot)
+        return len(mine) + recover(db, slot, lease=settings.lease)
     finally:
         slot.free(clean=clean)
 

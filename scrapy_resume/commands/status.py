@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from scrapy_resume.commands.database import find_task, looked_at, resume_settings
+from scrapy_resume.commands.mends import words
 from scrapy_resume.commands.screen import Grid, Part, as_rich, moment, print_json, show
 from scrapy_resume.exceptions import StoreUnavailable
 from scrapy_resume.store import status as store
@@ -64,6 +65,7 @@ def view(found: dict[str, Any], *, shards: bool, lease: float) -> Iterator[Part]
     yield _runs(tasks, lease)
     if shards:
         yield f"Run {tasks[0]['run_no']}: {tasks[0]['reason']}."
+        yield from _sites(tasks[0])
         yield from _shards(tasks[0])
     workers = [(task, one) for task in tasks for one in task["workers"]]
     if workers:
@@ -135,6 +137,14 @@ def _runs(tasks: list[dict[str, Any]], lease: float) -> Grid:
         rows.append([*head, done, *(task[name] for name in counts)])
     columns = ("id", "name", "run", "status", "done", *counts)
     return Grid("", columns, rows, numbers=("id", "run", "done", *counts), long=("name", "status"))
+
+
+def _sites(task: dict[str, Any]) -> Iterator[Part]:
+    """The sites of an unfinished run that are not well."""
+    ill = [one for one in task["health"] if one["state"] != "healthy" and not task["verdict"]]
+    for site in sorted(ill, key=lambda one: one["site"]):
+        until = f" until {moment(site['until'])}" if site["until"] else ""
+        yield f"Site {site['site']} is {words(site, task['now'])}{until}: {site['reason']}."
 
 
 def _shards(task: dict[str, Any]) -> Iterator[Part]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from scrapy_resume import clock
 from scrapy_resume.commands.account import Account
 from scrapy_resume.commands.database import find_task, looked_at, resume_settings
 from scrapy_resume.commands.mends import Mends, missing
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 _FIRST = 10  # quarantined records that are listed
 _LATEST = 5  # acts that are told
-_BY_THEMSELVES = ("reclaim", "supersede")  # what workers and reapers do
+_BY_THEMSELVES = ("reclaim", "supersede", "salvage")  # what workers and reapers do
 _RECORD = (
     *("id", "kind", "shard_no", "page", "url", "item_key"),
     *("error_class", "error", "item_table", "column_name", "value", "attempts"),
@@ -69,7 +70,7 @@ def _acts(db: Database, task_id: int) -> list[dict[str, str]]:
     """The latest acts of operators, newest first, each once however many rows it left."""
     rows = [
         {
-            "at": at.isoformat(timespec="microseconds") + "Z",
+            "at": clock.utc_text(at),
             "kind": act.kind,
             "actor": act.actor,
             "reason": act.reason,

@@ -17,10 +17,11 @@ from sqlalchemy.engine import Connection
 
 from scrapy_resume.exceptions import ActRefused
 from scrapy_resume.store.actresults import ActResult
+from scrapy_resume.store.columns import NAME_LENGTH, REASON_LENGTH
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.operations import Operation, record
 from scrapy_resume.store.runs import Task, existing, one
-from scrapy_resume.store.transitions import task_values
+from scrapy_resume.store.transitions import cleaned, task_values
 
 _DONE = {
     "pause": "paused", "unpause": "unpaused", "cancel": "cancelled", "retry": "retried",
@@ -54,6 +55,8 @@ class Act:
     def __post_init__(self) -> None:
         if not self.reason.strip() or not self.actor.strip():
             raise ActRefused(f"{self.kind} needs a reason and who gives it")
+        self.actor = cleaned(self.actor, NAME_LENGTH)
+        self.reason = cleaned(self.reason, REASON_LENGTH)
 
     @property
     def done(self) -> str:
@@ -63,7 +66,7 @@ class Act:
     @property
     def text(self) -> str:
         """The reason of everything that changes: ``paused by alice@host: they asked us to``."""
-        return f"{self.done} by {self.actor}: {self.reason}"
+        return f"{self.done} by {self.actor}: {self.reason}"[:REASON_LENGTH]
 
     def carry_out(self, work: Callable[[Connection], None]) -> ActResult:
         """Do *work* in a transaction. Raises ActRefused, or StoreUnavailable."""
@@ -167,7 +170,7 @@ class Act:
         operation = self.db.tables.operation
         ours = (
             operation.c.kind == self.kind,
-            operation.c.actor == self.actor[:190],
+            operation.c.actor == self.actor,
             operation.c.at == self._at,
         )
         return conn.execute(select(operation.c.id).where(*ours).limit(1)).first() is not None

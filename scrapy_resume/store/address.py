@@ -5,6 +5,7 @@ A wrong URL is refused here, before anything is sent to a wrong host.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from sqlalchemy.engine import URL, make_url
@@ -51,6 +52,15 @@ def _check_server(url: URL) -> None:
         raise ConfigurationError(
             f"RESUME_DATABASE_URL is {redacted(url)}; the database's name is missing at its end"
         )
+
+
+def digest(url: URL, prefix: str) -> str:
+    """What tells these tables from others while the database itself cannot be asked for its
+    id: where they are and how they begin. The user and the password have no part in it."""
+    where = url.host or url.query.get("unix_socket") or ""
+    port = "" if url.get_backend_name() == "sqlite" else url.port or 3306
+    text = "\x1f".join([url.get_backend_name(), str(where).lower(), str(port), url.database or ""])
+    return hashlib.blake2b(f"{text}\x1f{prefix}".encode(), digest_size=16).hexdigest()
 
 
 def redacted(url: URL) -> str:

@@ -23,6 +23,7 @@ from scrapy_resume import clock
 from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.store import accesspath, address, connections, schema
 from scrapy_resume.store.connections import STATEMENT_BYTES
+from scrapy_resume.store.cutoff import Cutoff
 from scrapy_resume.store.repeats import ATTEMPTS, Repeats
 
 T = TypeVar("T")
@@ -47,6 +48,7 @@ class Database:
         self.deadline = math.inf  # monotonic; after it no transaction is repeated
         self._writer = engine.execution_options(resume_begin="BEGIN IMMEDIATE")
         self._reader = engine.execution_options(resume_begin="BEGIN")
+        self._cutoff = Cutoff(engine)
         connections.listen(engine, self._fit_packet)
         accesspath.enable(engine)
 
@@ -79,6 +81,11 @@ class Database:
             connect_args=address.connect_args(parsed, network_timeout),
         )
         return cls(engine, prefix)
+
+    @property
+    def address(self) -> str:
+        """What tells it from others before it was asked for its id; holds no secret."""
+        return address.digest(self.engine.url, self.prefix)
 
     def __repr__(self) -> str:
         return f"<Database {self.redacted_url}>"
@@ -164,6 +171,11 @@ class Database:
     def _fit_packet(self, size: int) -> None:
         self.statement_bytes = min(STATEMENT_BYTES, size // 2)
         self.row_bytes = size - _STATEMENT_TEXT
+
+    def cut(self) -> None:
+        """Wait for the server no longer: what is under way fails at once, and so does what
+        comes. For any thread; nothing can be undone by it that the server has committed."""
+        self._cutoff.make()
 
     def close(self) -> None:
         """Give every connection back to the server."""

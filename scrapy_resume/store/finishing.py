@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, case, exists, func, literal, or_, select, update
 from sqlalchemy.engine import Connection
 
 from scrapy_resume.exceptions import RunRefused
@@ -14,6 +14,7 @@ from scrapy_resume.store.engine import Database
 from scrapy_resume.store.operations import Operation, record
 from scrapy_resume.store.quarantine import READ_AGAIN
 from scrapy_resume.store.runs import Task, existing
+from scrapy_resume.store.sites import ParkedSite, parked
 from scrapy_resume.store.transitions import OPEN, shard_values, task_values
 from scrapy_resume.verdict import Tally, Verdict, decide
 
@@ -135,10 +136,6 @@ def _close(
 
 def _decide(conn: Connection, db: Database, found: Task) -> tuple[Verdict, str]:
     shard = db.tables.task_shard
-    kinds = (shard.c.status, shard.c.error_kind, shard.c.reason)
-    tallies = conn.execute(
-        select(*kinds, func.count()).where(shard.c.task_id == found.id).group_by(*kinds)
-    )
     sums = conn.execute(
         select(func.sum(shard.c.page_count), func.sum(shard.c.quarantined_count)).where(
             shard.c.task_id == found.id
@@ -152,8 +149,28 @@ def _decide(conn: Connection, db: Database, found: Task) -> tuple[Verdict, str]:
     )  # fmt: skip
     loose = select(func.count()).where(aside.c.task_id == found.id, aside.c.shard_no.is_(None))
     return decide(
-        [Tally(*row) for row in tallies],
+        _tallies(conn, db, found.id),
         planned=found.planned_at is not None,
         pages=int(sums[0] or 0) - int(conn.execute(pages_aside).scalar() or 0),
         rejects=int(sums[1] or 0) + int(conn.execute(loose).scalar() or 0),
     )
+
+
+def _tallies(conn: Connection, db: Database, task_id: int) -> list[Tally]:
+    """The run's shards by what is said of them; a blocked site's waiting ones are blocked."""
+    shard = db.tables.task_shard
+    blocked = {name: one for name, one in parked(conn, db).items() if one.state == "blocked"}
+    held = and_(shard.c.status == "pending", shard.c.site.in_(sorted(blocked)))
+    site = case((held, shard.c.site), else_="") if blocked else literal("")
+    kinds = (shard.c.status, shard.c.error_kind, shard.c.reason, site.label("held_site"))
+    counts = select(*kinds, func.count().label("count_")).where(shard.c.task_id == task_id)
+    return [
+        Tally(row.status, row.error_kind, row.reason, row.count_)
+        if not row.held_site or row.error_kind == "blocked"
+        else Tally(row.status, "blocked", _parked_reason(blocked[row.held_site]), row.count_)
+        for row in conn.execute(counts.group_by(*kinds))
+    ]
+
+
+def _parked_reason(site: ParkedSite) -> str:
+    return f"parked: site {site.site} is blocked: {site.reason}"

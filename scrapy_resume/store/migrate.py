@@ -13,19 +13,20 @@ import hashlib
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Column, MetaData, String, Table, inspect, select, text
 from sqlalchemy.engine import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from scrapy_resume import __version__
 from scrapy_resume.exceptions import ConfigurationError, SchemaMismatch, StoreUnavailable
 from scrapy_resume.store import meta
 from scrapy_resume.store.engine import Database
 
-SCHEMA_VERSION = "0003"
+SCHEMA_VERSION = "0005"
 PROTOCOL_VERSION = 1  # of what workers say to each other through the tables
 
 _SCRIPTS = Path(__file__).parent / "migrations"
@@ -174,7 +175,8 @@ def _migration_lock(conn: Connection, db: Database) -> Iterator[None]:
         yield
         conn.exec_driver_sql("COMMIT")  # before others may look
     finally:
-        conn.execute(text("SELECT RELEASE_LOCK(:name)"), name)
+        with suppress(SQLAlchemyError):  # a connection that is lost has lost the lock
+            conn.execute(text("SELECT RELEASE_LOCK(:name)"), name)
 
 
 def _migrate(conn: Connection, db: Database) -> None:

@@ -6,7 +6,7 @@ answer costs the same early and late in a run of any size.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -18,7 +18,7 @@ from scrapy_resume.intake import RESUMED, Intake
 from scrapy_resume.store.accesspath import by_index
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.runs import existing
-from scrapy_resume.store.sites import full, parked
+from scrapy_resume.store.sites import ParkedSite, full, parked
 
 COUNTED = 1000  # shards that one number counts at most
 _EVERYTHING = Intake()
@@ -35,8 +35,9 @@ class Outlook:
     *due* shards may be claimed now; *parked* wait for their site, *capped* (due but for
     that) for a running shard of their site to end; *leased_elsewhere* are held by other
     instances. *next_due* is the time in seconds until the next waiting shard falls due
-    (None: none waits for a time). *other* are unfinished shards that the worker does not
-    take.
+    (None: none waits for a time), *next_try* that until a parked site with shards that
+    are due may be tried, or its pause is over. *other* are unfinished shards that the
+    worker does not take.
     """
 
     pending: int = 0
@@ -48,6 +49,7 @@ class Outlook:
     other: int = 0
     leased_elsewhere: int = 0
     next_due: float | None = None
+    next_try: float | None = None
     finished: bool = False
     desired: str = "run"
 
@@ -67,8 +69,10 @@ def outlook(
         closed, crowded = parked(conn, db), full(conn, db, site_cap)
         query = outlook_query(db, task_id, instance or "", intake, closed, crowded)
         found = dict(conn.execute(query).mappings().one())
+        waits = _waits(conn, db, task_id, intake, closed, now) if found["parked"] else []
         return Outlook(
             next_due=_until(found.pop("first_due"), now),
+            next_try=min(waits, default=None),
             **found,
             finished=state.finished_at is not None,
             desired=state.desired,
@@ -113,6 +117,27 @@ def outlook_query(
         _count(db, elsewhere).label("leased_elsewhere"),
         _first_due(db, and_(pending, taken, open_)),
     )
+
+
+def _waits(
+    conn: Connection,
+    db: Database,
+    task_id: int,
+    intake: Intake,
+    closed: Mapping[str, ParkedSite],
+    now: datetime,
+) -> list[float]:
+    """The seconds until a shard of each of the parked sites may be had."""
+    shard = db.tables.task_shard
+    waiting = (shard.c.task_id == task_id, shard.c.status == "pending", _taken(db, intake))
+    query = select(shard.c.site, func.max(shard.c.due), func.min(shard.c.next_run_at))
+    query = query.where(*waiting, shard.c.site.in_(sorted(closed))).group_by(shard.c.site)
+    found = []
+    for site, due, first in conn.execute(by_index(query, shard, "claim")):
+        left, ready = closed[site].left, 0.0 if due else _until(first, now)
+        if left is not None and ready is not None:
+            found.append(max(left, ready))
+    return found
 
 
 def _taken(db: Database, intake: Intake, *, running: bool = False) -> ColumnElement[bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from scrapy_resume.page import Trouble
 from scrapy_resume.store.items.table import Row
@@ -50,6 +50,8 @@ class PageFailure:
 class Finish:
     """The shard is final: *status* is done or failed."""
 
+    page: ClassVar[None] = None  # it is about no single one
+
     shard_id: int
     fencing_token: int
     status: str
@@ -64,6 +66,8 @@ class Release:
     keeps the attempt that the claim counted; when those are used up the shard fails.
     """
 
+    page: ClassVar[None] = None  # it is about no single one
+
     shard_id: int
     fencing_token: int
     reason: str
@@ -74,6 +78,11 @@ class Release:
 
 
 Record: TypeAlias = PageRecord | PageFailure | Finish | Release
+
+
+def is_mere_stop(record: Record | None) -> bool:
+    """Whether *record* gives a shard back that nothing is wrong with, as any start would."""
+    return isinstance(record, Release) and record.error_kind is None
 
 
 @dataclass(frozen=True, slots=True)

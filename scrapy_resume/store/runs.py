@@ -12,6 +12,8 @@ from sqlalchemy.engine import Connection
 from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.store.engine import Database
 
+_LONGEST_ID = 18  # digits that a database takes for a number
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
@@ -48,7 +50,8 @@ def matching(conn: Connection, db: Database, which: str | int | None) -> list[Ta
     if isinstance(which, int):
         query = query.where(task.c.id == which)
     elif which is not None:
-        numbered = task.c.id == (int(which) if which.isdecimal() else None)
+        is_id = which.isdecimal() and len(which) <= _LONGEST_ID
+        numbered = task.c.id == (int(which) if is_id else None)
         query = query.where((task.c.name == which) | numbered)
     return [Task(**row) for row in conn.execute(query).mappings()]
 

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.engine import Connection
 
+from scrapy_resume import clock
 from scrapy_resume.store import sites
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.runs import Task, existing, matching
@@ -65,7 +66,6 @@ def why(db: Database, task_id: int) -> dict[str, Any]:
         return {
             **summary,
             "site_shards": {site: count for site, count in busy.items() if site in ours},
-            "now": _text(db.now(conn)),
             "shards": [_plain(row) for row in rows],
         }
 
@@ -82,6 +82,22 @@ def progress(db: Database, task_id: int) -> tuple[int, int | None]:
     )
     done, total, unknown = db.look(lambda conn: conn.execute(query).one())
     return _whole(done), None if unknown or total is None else int(total)
+
+
+def quiet_for(db: Database, task_id: int) -> float:
+    """For how many seconds no page of a run was stored, by the database's clock.
+
+    If none ever was, since the run was begun.
+    """
+    task, shard = db.tables.task, db.tables.task_shard
+    latest = select(func.max(shard.c.checkpoint_at)).where(shard.c.task_id == task_id)
+    begun = select(task.c.started_at).where(task.c.id == task_id)
+
+    def work(conn: Connection) -> float:
+        since = conn.execute(latest).scalar() or conn.execute(begun).scalar_one()
+        return max(0.0, float((db.now(conn) - since).total_seconds()))
+
+    return db.look(work)
 
 
 def _summary(conn: Connection, db: Database, task: Task) -> dict[str, Any]:
@@ -101,6 +117,7 @@ def _summary(conn: Connection, db: Database, task: Task) -> dict[str, Any]:
         "shards": {name: by_status.get(name, 0) for name in _STATUSES},
         "workers": _workers(conn, db, task),
         "health": _health(conn, db, task),
+        "now": _text(db.now(conn)),
     }
 
 
@@ -153,7 +170,7 @@ def _plain(row: Any) -> dict[str, Any]:
 
 
 def _text(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat(timespec="microseconds") + "Z"
+    return None if moment is None else clock.utc_text(moment)
 
 
 def _whole(value: Any) -> int:

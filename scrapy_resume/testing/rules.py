@@ -14,7 +14,7 @@ from scrapy_resume.watermark import PageRanges
 FINAL = ("done", "failed")
 
 # Acts that leave a shard's position as it was.
-GENTLE = frozenset({"reclaim", "supersede", "pause", "unpause", "cancel", "resolve"})
+GENTLE = frozenset({"reclaim", "supersede", "pause", "unpause", "cancel", "resolve", "salvage"})
 
 
 def wrong_in(now: Snapshot, served: Mapping[str | None, Pages]) -> Iterator[Violation]:
@@ -169,11 +169,11 @@ def _rejects(now: Snapshot) -> Iterator[Row]:
 
 
 def _stray_items(now: Snapshot) -> Iterator[Violation]:
-    """An item is stored with its page or not at all."""
+    """An item is stored with its page or not at all, but for those that were salvaged."""
     shards: dict[tuple[int, int], _Shard] = {}
     for row in now.shards.values():
         shard = _Shard.of(row)
-        if isinstance(shard, _Shard) and not _rewound(now, row):
+        if isinstance(shard, _Shard) and not (_rewound(now, row) or salvaged(now, row)):
             shards[row["task_id"], row["shard_no"]] = shard
     for item in now.items.values():
         owner = shards.get((item["task_id"], item["shard_no"]))
@@ -186,6 +186,11 @@ def _stray_items(now: Snapshot) -> Iterator[Violation]:
 def _rewound(now: Snapshot, shard: Row) -> bool:
     """Was the shard's position ever set back by an act on record?"""
     return any(act["kind"] not in GENTLE for act in acts_on(now.operations, shard))
+
+
+def salvaged(now: Snapshot, shard: Row) -> bool:
+    """Were items of pages that the shard's former owner had read inserted?"""
+    return any(act["kind"] == "salvage" for act in acts_on(now.operations, shard))
 
 
 def acts_on(operations: Iterable[Row], shard: Row) -> Iterator[Row]:

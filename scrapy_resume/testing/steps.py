@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from scrapy_resume.testing.rules import FINAL, GENTLE, acts_on
+from scrapy_resume.testing.rules import FINAL, GENTLE, acts_on, salvaged
 from scrapy_resume.testing.snapshot import Row, Snapshot
 from scrapy_resume.testing.violation import Violation
 
@@ -47,15 +47,17 @@ def _wrong_step(old: Row, new: Row, acts: set[str]) -> Iterator[Violation]:
 
 
 def _rewritten(before: Snapshot, now: Snapshot) -> Iterator[Violation]:
-    """An existing item changes only with a page of the shard that it then belongs to."""
+    """An existing item changes only with a page of the shard that it then belongs to, and a new
+    one comes with one, or is salvaged."""
     same = {
-        (row["task_id"], row["shard_no"])
+        (row["task_id"], row["shard_no"]): salvaged(now, row)
         for number, row in now.shards.items()
         if number in before.shards and before.shards[number]["version"] == row["version"]
     }
     for key, item in now.items.items():
         old = before.items.get(key)
         changed = old is None or old["payload"] != item["payload"] or old["page"] != item["page"]
-        if changed and (item["task_id"], item["shard_no"]) in same:
+        shard = (item["task_id"], item["shard_no"])
+        if changed and shard in same and not (old is None and same[shard]):
             text = f"{item['item_key']!r} was written without a page of its shard"
             yield Violation("I5", text, item["task_id"], item["shard_no"], item["page"])
