@@ -11,10 +11,10 @@ WORKERS ?= 3
 export PATH := $(CURDIR)/$(BIN):$(PATH):/usr/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv servers test lint demo bench bench-claims bench-writer mutants stress clean
+.PHONY: help venv servers test lint demo bench bench-claims bench-journal bench-writer mutants stress clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 
 venv: $(READY) ## Make .venv with the package and all it is tested with
 
@@ -48,10 +48,14 @@ bench: $(READY) servers ## Measure the speed against plain Scrapy
 bench-claims: $(READY) servers ## Measure how fast a fleet plans, restores and claims shards
 	@$(BIN)/python benchmarks/claims.py
 
+bench-journal: $(READY) servers ## Measure what the journal costs
+	@$(BIN)/python benchmarks/journal.py
+
 bench-writer: $(READY) servers ## Measure the item writer against SQL written by hand
 	@$(BIN)/python benchmarks/writer.py
 
 mutants: $(READY) servers ## Remove each safeguard in turn; a test must notice
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m mutant
 	@$(BIN)/python tests/mutants.py
 
 stress: $(READY) servers ## Kill crawls again and again, for a long time

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.forkserver import ForkServer
 from tests.services import MariaDB, Redis
 
 _numbers = itertools.count(1)
@@ -30,6 +31,17 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
     server.start()
     yield server
     server.discard()
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[ForkServer | None]:
+    """Starts most crawls; none while coverage is measured, which follows real starts only."""
+    if any(name.startswith("COVERAGE_PROCESS") for name in os.environ):
+        yield None
+        return
+    server = ForkServer(Path(__file__).parents[1])
+    yield server
+    server.close()
 
 
 @pytest.fixture

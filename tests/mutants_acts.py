@@ -128,7 +128,13 @@ MUTANTS: tuple[Given, ...] = (
     ),
     (
         "why tells the pause of a site that is over",
-        (("commands/mends.py", "(until is None or until > now)", "True"),),
+        (
+            (
+                "commands/mends.py",
+                '(site["state"] == "paused" and not _is_over(site, now))',
+                'site["state"] == "paused"',
+            ),
+        ),
         (f"{WHY}a_site_that_is_held",),
     ),
     (

@@ -21,7 +21,7 @@ MUTANTS: tuple[Given, ...] = (
     ),
     (
         "pages are tried again while their shard is wanted back",
-        (("paging.py", "if in_place and self.leaving:", "if False:"),),
+        (("paging.py", "if self.leaving and self._in_place(trouble):", "if False:"),),
         (f"{LEAVE}what_is_in_flight_is_stored_and_the_rest_is_given_back",),
     ),
     (

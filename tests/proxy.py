@@ -10,6 +10,7 @@ import contextlib
 import re
 import socket
 import threading
+import time
 from dataclasses import dataclass, field
 
 _QUERY = 3
@@ -40,12 +41,14 @@ class Proxy:
     """Relays connections from its own port to *target_port* on the loopback.
 
     :attr:`target` may change: like a host name that moves, it is looked at by new
-    connections only. :attr:`statements` are those that passed, in order.
+    connections only. :attr:`statements` are those that passed, in order; each of them comes
+    :attr:`delay` seconds late.
     """
 
     def __init__(self, target_port: int) -> None:
         self.target = target_port
         self.statements: list[str] = []
+        self.delay = 0.0
         self._away = False
         self._rules: list[Rule] = []
         self._lock = threading.Lock()
@@ -151,11 +154,12 @@ class _Connection:
                 if rule is not None and self._treat(rule, packet):
                     return
                 if rule is None:
+                    time.sleep(self._proxy.delay if _is_query(packet) else 0)
                     self._server.sendall(packet)
         self._end()
 
     def _rule(self, packet: bytes) -> Rule | None:
-        if packet[3] != 0 or len(packet) < 5 or packet[4] != _QUERY:
+        if not _is_query(packet):
             return None
         return self._proxy.match(packet[5:5000].decode("utf-8", "replace"))
 
@@ -195,6 +199,10 @@ class _Connection:
     def _end(self) -> None:
         _cut(self._client)
         _cut(self._server)
+
+
+def _is_query(packet: bytes) -> bool:
+    return packet[3] == 0 and len(packet) > 4 and packet[4] == _QUERY
 
 
 def _packet(source: socket.socket) -> bytes | None:

@@ -11,6 +11,7 @@ ACTS = {
     "kill, go on elsewhere": 2,
     "freeze": 3,
     "freeze in a commit": 3,
+    "kill in the journal": 2,
     "flush redis": 2,
     "restart redis": 1,
     "freeze redis": 1,
@@ -54,8 +55,8 @@ def drawn(seed: int, seconds: float, *, pause: float, workers: int, lease: float
         if not names:
             names = _shuffled(dice, first=not acts)
         what = names.pop()
-        # The first one takes only what others lost, and rarely gets to a commit.
-        worker = dice.randrange(what == "freeze in a commit", workers)
+        # The first one takes only what others lost, and rarely gets to a page's end.
+        worker = dice.randrange(" in " in what, workers)
         at = max(at, free.get(_server(what), 0.0))
         act = Act(at, what, worker, _lasting(what, dice, lease))
         if act.server is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from example_project.site import Site
 
 from tests.acceptance.forkserver import ForkServer
 from tests.acceptance.gauntlet import Tally
-from tests.acceptance.harness import ROOT, Bench
+from tests.acceptance.harness import Bench
 from tests.proxy import Proxy
 from tests.services import MariaDB
 
@@ -35,17 +34,6 @@ def proxy(mariadb: MariaDB) -> Iterator[Proxy]:
     relay = Proxy(mariadb.port)
     yield relay
     relay.close()
-
-
-@pytest.fixture(scope="session")
-def forks() -> Iterator[ForkServer | None]:
-    """Starts most crawls; none while coverage is measured, which follows real starts only."""
-    if any(name.startswith("COVERAGE_PROCESS") for name in os.environ):
-        yield None
-        return
-    server = ForkServer(ROOT)
-    yield server
-    server.close()
 
 
 @pytest.fixture

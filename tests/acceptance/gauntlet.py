@@ -16,7 +16,7 @@ from example_project.site import Site
 
 from scrapy_resume.testing import Observer
 from tests.acceptance.forkserver import ForkServer
-from tests.acceptance.harness import CHAIN, DETAILS, Bench, Crawl
+from tests.acceptance.harness import CHAIN, DETAILS, Bench, Crawl, wait_until
 
 PAGES, ROWS, IN_FLIGHT = 12, 2, 2
 
@@ -54,7 +54,8 @@ class Run:
 
     def killed_at(self, fault: str, **given: Any) -> None:
         """Crawl until the fault point *fault* (``POINT:N``) kills it."""
-        self._then_look(lambda: self.bench.crawl_killed(fault, **given))
+        home = given.get("home", "home")
+        self._then_look(lambda: self.bench.crawl_killed(fault, **given), home)
 
     def killed_after(self, requests: int, delay: float) -> None:
         """Kill it *delay* seconds after so many more requests, if it still runs then."""
@@ -75,35 +76,48 @@ class Run:
         return bool(self.bench.tasks) and self.bench.task["verdict"] is not None
 
     def finish(self, reference: Mapping[str, str]) -> None:
-        """Crawl to the end: nothing that was committed is fetched again, and I2 holds."""
+        """Crawl to the end: nothing that was kept is read again, and I2 holds."""
         if not self.over:
             self._then_look(self.bench.crawl)
         self.tally.counts["resumed runs"] += 1
         self.bench.assert_complete(reference)
 
-    def _then_look(self, crawl: Callable[[], Crawl]) -> None:
-        done, before = self._done(), len(self.bench.site.requests)
+    def _then_look(self, crawl: Callable[[], Crawl], home: str = "home") -> None:
+        kept = set() if self.over else self._kept(home)
+        before = len(self.bench.site.requests)
         code = crawl().code
         self.tally.counts["kills"] += code == -signal.SIGKILL
         asked = [r.page for r in self.bench.site.requests[before:] if r.page is not None]
-        assert not done & set(asked), f"committed pages were fetched again: {done & set(asked)}"
+        assert not kept & set(asked), f"pages that were kept were read again: {kept & set(asked)}"
         assert max(Counter(asked).values(), default=0) <= 1, f"pages were fetched twice: {asked}"
-        self._bounded(set(asked))
+        self._bounded(set(asked), home)
         found = self.observer.look()
         assert found == [], "\n".join(map(str, found[:5]))
         self.tally.counts["looks"] += 1
 
-    def _done(self) -> set[int]:
-        """The pages that the run at hand has committed."""
-        return self.bench.committed() if self.bench.tasks and not self.over else set()
+    def _kept(self, home: str) -> set[int]:
+        """The pages of the run at hand that are committed, or in the journals of *home*."""
+        return self.bench.committed() | self.bench.journalled(home) if self.bench.tasks else set()
 
-    def _bounded(self, asked: set[int]) -> None:
+    def _bounded(self, asked: set[int], home: str) -> None:
         """I9: of what a process asked for at most the pages in flight have to be read again."""
+        kept = self._kept(home)
         for shard in self.bench.shards if self.bench.tasks else []:
             own = set(range(shard["first_page"], (shard["last_page"] or PAGES) + 1))
-            again = own & asked - self.bench.committed()
+            again = own & asked - kept
             assert len(again) <= IN_FLIGHT, f"shard {shard['shard_no']} reads {again} again"
             self.tally.counts["pages to read again"] += len(again)
+
+
+def taken_over(bench: Bench) -> Crawl:
+    """Another machine works on what a dead one held; the site answers it nothing."""
+    bench.site.behave(path="/list", hold=True)
+    bench.expire_leases()
+    reaped = bench.run_scrapy("resume", *bench.words("", home="another machine", verb="reap"))
+    assert "Took back" in reaped.wait().log, reaped.log
+    crawl = bench.start(home="another machine")
+    wait_until(lambda: {row["status"] for row in bench.shards} & {"running"})
+    return crawl
 
 
 @contextmanager

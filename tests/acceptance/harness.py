@@ -10,26 +10,31 @@ from __future__ import annotations
 import datetime
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
 from example_project.site import Site
+from sqlalchemy import make_url, select
+from sqlalchemy.exc import OperationalError
 
 from scrapy_resume.store.engine import Database
 from scrapy_resume.testing import check
 from scrapy_resume.testing.snapshot import Snapshot, read_snapshot
-from tests.acceptance.crawl import Crawl, frozen, wait_until
+from tests.acceptance import journals, project
+from tests.acceptance.crawl import SLACK, Crawl, frozen, wait_until
 from tests.acceptance.forkserver import Forked, ForkServer
 from tests.acceptance.project import CHAIN, DETAILS, HEADER, NUMBERED, PAGES, SETTINGS
 
 __all__ = [
-    "CHAIN", "DETAILS", "HEADER", "NUMBERED", "ROOT", "Bench", "Crawl", "frozen", "wait_until",
+    "CHAIN", "DETAILS", "HEADER", "NUMBERED", "ROOT", "SLACK", "Bench", "Crawl", "frozen",
+    "wait_until",
 ]  # fmt: skip
 
 ROOT = Path(__file__).parents[2]
@@ -52,6 +57,7 @@ class Bench:
         self.settings: dict[str, Any] = {}
         self.env: dict[str, str] = {}
         self._database: Database | None = None
+        self._own_waits = False
         package = directory / "bench"
         (package / "spiders").mkdir(parents=True)
         (directory / "scrapy.cfg").write_text("[settings]\ndefault = bench.settings\n")
@@ -81,8 +87,10 @@ class Bench:
     ) -> Crawl:
         """Start a crawl: *args* are spider arguments ``name=value``, *given* are settings.
 
-        Processes with the same *home* are on the same machine.
+        Processes with the same *home* are on the same machine. What failed before is due,
+        unless the test says how long that waits.
         """
+        self._let_time_pass()
         return self.run_scrapy(*self.words(spider, *args, home=home, verb=verb, **given))
 
     def words(
@@ -95,6 +103,10 @@ class Bench:
             **self.settings,
             **given,
         }
+        if {"RESUME_BACKOFF_BASE", "RESUME_BACKOFF_MAX"} & settings.keys():
+            self._own_waits = True
+        elif not settings.get("RESUME_MAX_WAIT"):
+            settings |= project.LATER
         options = [part for name, value in settings.items() for part in ("-s", f"{name}={value}")]
         options += [part for arg in args for part in ("-a", arg)]
         return [verb, *([spider] if spider else []), *options]
@@ -227,12 +239,53 @@ class Bench:
             conn.execute(expired.values(lease_until=past))
             conn.execute(worker.update().values(started_at=past, heartbeat_at=past))
 
-    def due_at_once(self) -> None:
-        """Let every shard that waits for its time fall due now."""
+    def freeze(self, crawl: Crawl) -> None:
+        """SIGSTOP between two transactions: within one it would lock out everyone else."""
+        wait_until(lambda: self._frozen_unlocked(crawl), interval=0.2)
+
+    def _frozen_unlocked(self, crawl: Crawl) -> bool:
+        crawl.signal(signal.SIGSTOP)
+        wait_until(lambda: frozen(crawl))
+        if self._is_locked():
+            crawl.signal(signal.SIGCONT)
+            return False
+        return True
+
+    def _is_locked(self) -> bool:
+        """Has anybody shards locked? Asked without waiting for it."""
         shard = self.database.tables.task_shard
+        try:
+            if self.database.dialect == "sqlite":
+                file = make_url(self.database_url).database
+                with closing(sqlite3.connect(str(file), timeout=0, isolation_level=None)) as conn:
+                    conn.execute("BEGIN IMMEDIATE")
+            else:
+                with self.database.transaction() as locking:
+                    locking.execute(select(shard.c.id).with_for_update(nowait=True))
+        except (OperationalError, sqlite3.OperationalError):
+            return True
+        return False
+
+    def due_at_once(self) -> None:
+        """Let every shard that waits for its time fall due now, and blocked sites be tried."""
+        shard, health = self.database.tables.task_shard, self.database.tables.site_health
         waits = (shard.c.status == "pending", shard.c.due == 0)
         with self.database.transaction() as conn:
             conn.execute(shard.update().where(*waits).values(due=1, next_run_at=None))
+            blocked = health.update().where(health.c.state == "blocked")
+            conn.execute(blocked.values(until=health.c.updated_at))
+
+    def _let_time_pass(self) -> None:
+        """Let what failed fall due, long as it would wait. A blocked site stays blocked."""
+        over = all(crawl.code is not None for crawl in self.crawls)
+        held = any(" is held: " in crawl.log for crawl in self.crawls)
+        if over and held and not self._own_waits:
+            shard = self.database.tables.task_shard
+            waits = (shard.c.status == "pending", shard.c.due == 0)
+            failed = shard.c.error_kind.in_(("retryable", "permanent"))
+            with self.database.transaction() as conn:
+                due = shard.update().where(*waits, failed)
+                conn.execute(due.values(due=1, next_run_at=None))
 
     # What the site saw
 
@@ -253,6 +306,10 @@ class Bench:
                 low, _, high = part.partition("-")
                 pages.update(range(int(low), int(high or low) + 1))
         return pages
+
+    def journalled(self, home: str = "home") -> set[int]:
+        """The pages that the journals of a machine hold at this moment."""
+        return journals.pages(self.directory / home)
 
     def logs(self) -> str:
         return "\n".join(f"=== {crawl.path.name}\n{crawl.tail}" for crawl in self.crawls)

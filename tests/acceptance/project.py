@@ -22,6 +22,9 @@ RESUME_LEASE = 2.5
 RESUME_HEARTBEAT = 0.5
 """
 
+# What fails is due when the next process starts, and not in the same one, however slow it is.
+LATER = {"RESUME_BACKOFF_BASE": 100000, "RESUME_BACKOFF_MAX": 100000}
+
 PAGES = '''\
 """What the spiders of the bench share."""
 

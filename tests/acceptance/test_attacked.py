@@ -12,6 +12,7 @@ from tests.acceptance.conftest import Reference
 from tests.acceptance.harness import CHAIN, NUMBERED, Bench, Crawl, wait_until
 from tests.acceptance.test_res import ONE_BY_ONE
 from tests.acceptance.test_spiders import LATE
+from tests.acceptance.tiers import mostly_on
 
 SMALL = NUMBERED + "    last_page = 3\n    shard_pages = 3\n"
 
@@ -153,7 +154,7 @@ def test_an_open_ended_list_ends_below_pages_that_are_read_already(
     held.wait()
     bench.site.wait_for(page=7)  # asked for because page 5 held items
     held.heal()
-    crawl.wait(20)
+    crawl.wait()
     assert (bench.task["verdict"], bench.watermark, len(bench.items)) == ("complete", 4, 40)
 
 
@@ -186,7 +187,7 @@ def test_a_retry_does_not_outlive_its_page(sqlite_bench: Bench, reference: Refer
     bench.site.wait_for(page=3)
     detail.wait()
     detail.release()
-    crawl.wait(20)
+    crawl.wait()
     bench.assert_complete(reference(CHAIN))
     assert bench.site.hits(page=3) == 2
 
@@ -218,7 +219,7 @@ def test_a_total_that_is_no_number_holds_the_page(sqlite_bench: Bench, last: int
     bench = sqlite_bench
     bench.site.listing.totals = True
     bench.write(TOTAL.replace("LAST", str(last)).replace("WHAT", "r'[a-z]+'"))
-    crawl = bench.start().wait(20)
+    crawl = bench.crawl()
     assert crawl.finish_reason == "resume_nothing_read"
     assert {shard["error_kind"] for shard in bench.shards} == {"code"}
     assert "ValueError" in crawl.stats["resume/verdict_reason"]
@@ -270,11 +271,12 @@ def test_what_a_spider_crawls_after_its_run_is_not_cancelled(sqlite_bench: Bench
     assert (bench.task["verdict"], crawl.finish_reason) == ("complete", "finished")
 
 
+@mostly_on("mariadb")
 def test_a_stop_during_a_claim_gives_the_shards_back(bench: Bench, reference: Reference) -> None:
     bench.write(NUMBERED)
     crawl = bench.start(RESUME_FAULT="claim.after:1:sleep=1")
     wait_until(lambda: [shard for shard in bench.shards if shard["status"] == "running"])
-    crawl.stop().wait(20)
+    crawl.stop().wait()
     left = {(shard["status"], shard["attempt_count"], shard["worker"]) for shard in bench.shards}
     assert left == {("pending", 0, None)}
     bench.crawl(home="another machine")

@@ -136,6 +136,25 @@ def test_an_act_on_record_explains_it(change: Change) -> None:
     assert observer.look() == []
 
 
+def test_salvaged_items_come_before_their_page_and_replace_nothing(change: Change) -> None:
+    observer = Observer(change())
+    observer.look()
+    salvage = (
+        "INSERT INTO resume_operation (kind, task_id, shard_no, actor, reason, at) VALUES"
+        " ('salvage', 1, 1, 'me', 'another has its shard', '2030-01-01 00:00:00.000000')",
+        "INSERT INTO resume_item SELECT source, 'k999', payload, task_id, 1, 99, fetched_at,"
+        " first_seen_at, updated_at FROM resume_item WHERE item_key = 'k001'",
+    )
+    change(salvage[1])
+    assert {one.invariant for one in check(change())} == {"I5"}
+    change("DELETE FROM resume_item WHERE item_key = 'k999'", *salvage)
+    assert observer.look() == []
+    change("UPDATE resume_item SET payload = '{}' WHERE item_key = 'k001'")
+    assert {one.invariant for one in observer.look()} == {"I5"}
+    change("UPDATE resume_task_shard SET cur_page = 3, page_count = 3 WHERE shard_no = 1")
+    assert "I4" in {one.invariant for one in observer.look()}
+
+
 def test_a_users_own_table_can_be_looked_at(change: Change) -> None:
     url = change("CREATE TABLE book (isbn TEXT)", *_books())
     assert check(url, served=SERVED, table="book", key="isbn") == []

@@ -9,11 +9,13 @@ import pytest
 from tests.acceptance.conftest import Reference
 from tests.acceptance.harness import DETAILS, Bench, wait_until
 from tests.acceptance.test_res import ONE_BY_ONE
+from tests.acceptance.tiers import mostly_on
 
 TWO_IN_FLIGHT = {"RESUME_SHARDS": 1, "RESUME_PAGES_IN_FLIGHT": 2}
 
 
 @pytest.mark.parametrize("way", ["first", "retried", "redirected"])
+@mostly_on("sqlite")
 def test_a_list_page_is_not_done_while_a_detail_of_it_is_pending(
     bench: Bench, reference: Reference, way: str
 ) -> None:
@@ -37,6 +39,7 @@ def test_a_list_page_is_not_done_while_a_detail_of_it_is_pending(
     assert not {1, 3, 4} & set(asked)
 
 
+@mostly_on("sqlite")
 def test_a_detail_that_is_not_to_be_had_is_a_record_with_its_page(
     bench: Bench, reference: Reference
 ) -> None:
@@ -130,6 +133,7 @@ class Rows(Numbered):
 """
 
 
+@mostly_on("sqlite")
 def test_a_request_is_no_duplicate_of_a_page_that_was_never_stored(
     bench: Bench,
 ) -> None:

@@ -55,6 +55,7 @@ def test_a_fleet_goes_through_everything(
         gauntlet(fleet, tally, seed, SECONDS, pause=1.2)
         assert all(fleet.counts[what] for what in ACTS), fleet.counts
         assert fleet.counts["frozen in a commit"]
+        assert fleet.counts["killed in the journal"]
 
 
 def test_the_acts_are_those_of_the_seed() -> None:

@@ -8,6 +8,7 @@ import time
 
 from tests.acceptance.conftest import Reference
 from tests.acceptance.harness import CHAIN, NUMBERED, Bench, frozen, wait_until
+from tests.acceptance.tiers import mostly_on
 
 QUICK = {"RESUME_LEASE": 2, "RESUME_HEARTBEAT": 0.3, "RESUME_MAX_WAIT": 10}
 ONE = QUICK | {"RESUME_SHARDS": 1, "RESUME_PAGES_IN_FLIGHT": 1}
@@ -44,6 +45,7 @@ class Rows(Numbered):
 """
 
 
+@mostly_on("mariadb")
 def test_a_claim_that_was_stored_unseen_is_given_back(bench: Bench, reference: Reference) -> None:
     """The database stored it after we had given up waiting: on record the shard is ours."""
     bench.write(LATE_COMMIT)
@@ -85,11 +87,12 @@ def test_processes_with_copied_homes_do_not_rob_each_other_of_the_plan_for_ever(
     bench.write(SLOW_PLAN)
     crawls = [bench.start(home=home) for home in ("one", "two")]
     for crawl in crawls:
-        assert crawl.wait(20).finish_reason == "finished", crawl.tail
+        assert crawl.wait().finish_reason == "finished", crawl.tail
     assert sum(crawl.log.count("taken over by another process") for crawl in crawls) <= 1
     bench.assert_complete(reference(NUMBERED))
 
 
+@mostly_on("sqlite")
 def test_a_process_with_a_copied_home_takes_nothing_from_the_one_it_was_copied_from(
     bench: Bench, reference: Reference
 ) -> None:
@@ -111,6 +114,7 @@ def test_a_process_with_a_copied_home_takes_nothing_from_the_one_it_was_copied_f
     bench.assert_complete(reference(NUMBERED))
 
 
+@mostly_on("mariadb")
 def test_a_process_that_waits_for_a_due_shard_notices_that_its_run_is_superseded(
     bench: Bench,
 ) -> None:
@@ -124,5 +128,5 @@ def test_a_process_that_waits_for_a_due_shard_notices_that_its_run_is_superseded
     bench.crawl(home="two", RESUME_RUN="new")
     over = time.monotonic()
     waiting.wait()
-    assert time.monotonic() - over < 5
+    assert time.monotonic() - over < 60  # it waits for 2000 s
     assert [task["verdict"] for task in bench.tasks] == ["incomplete", "complete"]

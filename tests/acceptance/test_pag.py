@@ -7,6 +7,7 @@ import pytest
 from tests.acceptance.conftest import Reference
 from tests.acceptance.harness import CHAIN, NUMBERED, Bench
 from tests.acceptance.test_res import ONE_BY_ONE
+from tests.acceptance.tiers import mostly_on, rarely
 
 OPEN_ENDED = """\
 class Rows(Numbered):
@@ -19,6 +20,7 @@ def shorten(bench: Bench, pages: int) -> None:
     bench.site.listing.rows = bench.site.listing.rows[: pages * 10]
 
 
+@mostly_on("sqlite")
 def test_pag_1_past_the_end_the_site_shows_page_1_again(bench: Bench, reference: Reference) -> None:
     shorten(bench, 5)
     bench.site.listing.past_end = "first"
@@ -44,6 +46,7 @@ def test_pag_2_an_empty_page_with_a_next_link_is_a_page(
     assert (bench.watermark, bench.task["verdict"], bench.items) == (12, "complete", expected)
 
 
+@mostly_on("mariadb")
 def test_pag_2_empty_pages_in_the_middle_of_a_counted_list_are_crossed(
     bench: Bench, reference: Reference
 ) -> None:
@@ -67,6 +70,7 @@ def test_pag_2_stopping_at_the_first_empty_page_says_so(sqlite_bench: Bench) -> 
     assert "page 5" in bench.shard["reason"] and "empty" in bench.shard["reason"]
 
 
+@mostly_on("sqlite")
 def test_pag_3_a_404_past_the_last_page_is_the_end(bench: Bench, reference: Reference) -> None:
     bench.site.listing.past_end = "404"
     bench.write(OPEN_ENDED)
@@ -88,14 +92,25 @@ class Rows(Numbered):
 """
 
 
-@pytest.mark.parametrize("spider", [CHAIN, NUMBERED, STATED], ids=["chain", "bounded", "stated"])
+@pytest.mark.parametrize(
+    ("database_url", "spider"),
+    [
+        pytest.param("sqlite", CHAIN, id="sqlite-chain"),
+        pytest.param("sqlite", NUMBERED, id="sqlite-bounded"),
+        pytest.param("sqlite", STATED, id="sqlite-stated"),
+        pytest.param("mariadb", CHAIN, id="mariadb-chain"),
+        rarely("mariadb", NUMBERED, id="mariadb-bounded"),
+        rarely("mariadb", STATED, id="mariadb-stated"),
+    ],
+    indirect=["database_url"],
+)
 def test_pag_3_a_404_in_the_middle_is_not_the_end(
     bench: Bench, reference: Reference, spider: str
 ) -> None:
     bench.site.listing.totals = True
     bench.site.behave(page=5, status=404)
     bench.write(spider)
-    crawl = bench.crawl(RESUME_BACKOFF_MAX=0.05)
+    crawl = bench.crawl(RESUME_BACKOFF_MAX=60)
     bench.assert_sound()
     assert bench.task["verdict"] is None
     assert crawl.finish_reason == "resume_incomplete"
@@ -103,7 +118,8 @@ def test_pag_3_a_404_in_the_middle_is_not_the_end(
     assert "404" in crawl.stats["resume/verdict_reason"]
     assert 5 not in bench.committed() and bench.committed() >= {1, 2, 3, 4}
     bench.site.heal()
-    bench.crawl(RESUME_MAX_WAIT=5)
+    bench.due_at_once()
+    bench.crawl()
     bench.assert_complete(reference(spider))
 
 
@@ -118,6 +134,51 @@ def test_pag_3_a_404_on_the_first_page_is_nothing_read(sqlite_bench: Bench, spid
     assert crawl.finish_reason == "resume_nothing_read"
     assert crawl.stats["resume/verdict"] == "nothing_read"
     assert bench.committed() == set()
+
+
+BOUNDED = NUMBERED + "    shard_pages = 12\n"
+TOO_DEEP = '{"error": "Result window is too large"}'
+
+
+@pytest.mark.parametrize(
+    ("spider", "refused"),
+    [(CHAIN, {6}), (OPEN_ENDED, {6, 7}), (BOUNDED, {6, 7, 8, 12})],
+    ids=["chain", "open", "bounded"],
+)
+def test_pag_5_a_site_that_refuses_to_go_deeper_is_not_hammered(
+    sqlite_bench: Bench, reference: Reference, spider: str, refused: set[int]
+) -> None:
+    """Of a list that states its last page, that one is asked for too: it may be three bad ones."""
+    bench = sqlite_bench
+    bench.settings = {**ONE_BY_ONE, "RESUME_BACKOFF_MAX": 60}
+    bench.site.listing.totals = True
+    bench.site.behave(from_page=6, status=400, body=TOO_DEEP)
+    bench.write(spider)
+    for already in (set(range(1, 6)), set[int]()):
+        with bench.requests() as asked:
+            crawl = bench.crawl()
+        bench.assert_sound()
+        assert asked == dict.fromkeys(already | refused, 1)
+        assert (bench.watermark, bench.task["verdict"]) == (5, None)
+        assert crawl.finish_reason == "resume_incomplete"
+        assert "depth limit at page 6: " in crawl.stats["resume/verdict_reason"]
+        assert "HTTP 400" in crawl.stats["resume/verdict_reason"]
+        bench.due_at_once()
+    bench.site.heal()
+    bench.crawl()
+    bench.assert_complete(reference(spider))
+
+
+@pytest.mark.parametrize("bad", [{5, 6, 7}, {10, 11, 12}], ids=["middle", "end"])
+def test_pag_5_pages_behind_a_few_bad_ones_are_read(sqlite_bench: Bench, bad: set[int]) -> None:
+    bench = sqlite_bench
+    bench.site.behave(page=bad, status=400, body=TOO_DEEP)
+    bench.write(BOUNDED)
+    crawl = bench.crawl(RESUME_BACKOFF_MAX=60)
+    bench.assert_sound()
+    assert bench.committed() == set(range(1, 13)) - bad
+    assert ("depth limit" in crawl.stats["resume/verdict_reason"]) == (12 in bad)
+    assert all(bench.site.hits(page=page) == 1 for page in bad)
 
 
 POST = {
@@ -214,6 +275,30 @@ def test_pag_8a_a_page_whose_rows_are_all_skipped_is_done(sqlite_bench: Bench, w
     assert bench.committed() == set(range(1, 13))
 
 
+@pytest.mark.parametrize("spider", [CHAIN, BOUNDED, OPEN_ENDED], ids=["chain", "bounded", "open"])
+def test_pag_8b_a_page_whose_selector_broke_is_not_done(
+    sqlite_bench: Bench, reference: Reference, spider: str
+) -> None:
+    """The rows are there, and the spider finds none: it stops within five such pages."""
+    bench = sqlite_bench
+    bench.settings = {**ONE_BY_ONE, "RESUME_SHARDS": 1}
+    bench.site.behave(from_page=6, renamed=True)
+    bench.write(spider)
+    with bench.requests() as asked:
+        crawl = bench.crawl()
+    bench.assert_sound()
+    assert crawl.finish_reason == "resume_blocked"
+    assert (bench.watermark, bench.committed()) == (5, set(range(1, 6)))
+    assert asked.total() <= 5 + 5 + 2, asked
+    assert bench.shard["attempt_count"] == 0
+    bench.site.heal()
+    bench.due_at_once()
+    with bench.requests() as asked:
+        bench.crawl()
+    bench.assert_complete(reference(spider))
+    assert min(asked) == 6
+
+
 @pytest.mark.parametrize("spider", [CHAIN, OPEN_ENDED], ids=["chain", "open"])
 def test_a_body_of_no_bytes_is_no_proof_of_an_end(
     sqlite_bench: Bench, reference: Reference, spider: str
@@ -239,6 +324,7 @@ def test_a_body_of_no_bytes_past_the_end_is_not_the_end_either(sqlite_bench: Ben
     assert (bench.watermark, bench.task["verdict"]) == (12, None)
 
 
+@mostly_on("sqlite")
 def test_a_chain_that_leads_back_fails_and_ends(bench: Bench) -> None:
     bench.site.behave(page=6, next_page=3)
     bench.write(CHAIN)

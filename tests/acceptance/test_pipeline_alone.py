@@ -15,7 +15,8 @@ import pytest
 from sqlalchemy import inspect
 from sqlalchemy.engine import Connection
 
-from tests.acceptance.harness import Bench, Crawl, wait_until
+from tests.acceptance.harness import SLACK, Bench, Crawl, wait_until
+from tests.acceptance.tiers import mostly_on
 from tests.proxy import Proxy
 from tests.services import MariaDB
 
@@ -88,7 +89,7 @@ def stored(bench: Bench) -> int:
     return bench.database.look(count)
 
 
-def still(value: object, within: float = 0.4) -> object:
+def still(value: object, within: float = 1.5) -> object:
     """*value()* once it has not changed for *within* seconds."""
     assert callable(value)
     last, since = value(), time.monotonic()
@@ -119,6 +120,7 @@ def test_every_item_is_stored_and_a_second_run_upserts_the_same_rows(bench: Benc
     assert bench.database.engine.pool.checkedout() == 0
 
 
+@mostly_on("mariadb")
 def test_a_batch_goes_when_it_is_full_and_at_the_end(bench: Bench) -> None:
     write(bench)
     crawl = bench.crawl(RESUME_COMMIT_ITEMS=50, RESUME_BATCH_DELAY=600)
@@ -174,7 +176,7 @@ def test_rows_wait_while_the_database_is_away(relayed: Bench, proxy: Proxy) -> N
     proxy.leave()
     bench.site.heal()
     crawl.wait_until_logged("The database is away")
-    hits = still(lambda: len(bench.site.requests), 1.5)  # it was tried again meanwhile
+    hits = still(lambda: len(bench.site.requests))  # it was tried again meanwhile
     assert hits <= 9
     proxy.come_back()
     assert crawl.wait().finish_reason == "finished"
@@ -236,6 +238,7 @@ def test_a_commit_whose_answer_is_lost_stores_and_counts_once(
     assert not crawl.said("ERROR")
 
 
+@mostly_on("mariadb")
 def test_a_polite_stop_stores_what_waits(bench: Bench) -> None:
     write(bench)
     held = bench.site.behave(page=12, hold=True)
@@ -261,7 +264,7 @@ def test_a_polite_stop_while_the_database_is_away_ends_within_the_grace(
     proxy.leave()
     started = time.monotonic()
     crawl.stop().wait()
-    assert time.monotonic() - started < 6
+    assert time.monotonic() - started < 1 + SLACK
     lost = crawl.stats["resume/items/lost"]
     assert crawl.stats["item_scraped_count"] == stored(bench) + lost
     assert f"{lost} items of no page were not stored and are lost" in crawl.log
@@ -273,7 +276,7 @@ def test_a_polite_stop_with_a_dead_connection_loses_nothing(relayed: Bench, prox
     bench.env = {"RESUME_DATABASE_URL": bench.env["RESUME_DATABASE_URL"] + "?read_timeout=2"}
     rule = proxy.rule("INSERT INTO .*item", "hold", skip=1)
     crawl = bench.start(RESUME_COMMIT_ITEMS=20, RESUME_GRACE=0.5)
-    assert rule.met.wait(20)
+    assert rule.met.wait(60)
     assert stored(bench) == 20
     crawl.stop().wait(20)
     assert crawl.finish_reason == "shutdown"
@@ -388,6 +391,7 @@ process.start()
 """
 
 
+@mostly_on("sqlite")
 def test_several_spiders_in_one_process(bench: Bench) -> None:
     others = ROWS.replace('"rows"', '"others"').replace("range(1,", "range(4,")
     write(bench)

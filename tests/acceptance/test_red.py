@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from scrapy_resume.testing import Observer
-from tests.acceptance.harness import NUMBERED, Bench, Crawl, frozen, wait_until
+from tests.acceptance.harness import NUMBERED, SLACK, Bench, Crawl, frozen, wait_until
 from tests.acceptance.test_res import ONE_BY_ONE
 from tests.services import MariaDB, Redis
 
@@ -161,7 +161,7 @@ def blocking_callback(bench: Bench, seconds: float, **given: Any) -> list[Crawl]
 
 
 def test_red_2_answers_slower_than_the_lease_change_no_owner(red: Bench) -> None:
-    slow_downloads(red, 1.3)
+    slow_downloads(red, 2.5, RESUME_LEASE=2, RESUME_HEARTBEAT=0.4)
 
 
 def test_red_2_a_callback_longer_than_the_lease_harms_nothing(red: Bench) -> None:
@@ -249,10 +249,10 @@ def the_last_holder_dies(bench: Bench, lease: float, **given: Any) -> tuple[floa
     bench.site.heal()
     victim.kill()
     died = time.monotonic()
-    wait_until(lambda: bench.task["verdict"], timeout=3 * lease + 20)
+    wait_until(lambda: bench.task["verdict"], timeout=3 * lease + 60)
     over = time.monotonic()
     for crawl in others:
-        assert crawl.wait(15).finish_reason == "finished"
+        assert crawl.wait().finish_reason == "finished"
     return over - died, time.monotonic() - over
 
 
@@ -260,7 +260,7 @@ def test_red_10_idle_workers_stay_until_the_last_shard_is_done(red: Bench) -> No
     with watched(red):
         waited, left = the_last_holder_dies(red, 1.0, RESUME_LEASE=1, RESUME_HEARTBEAT=0.2)
     assert_whole(red, 12)
-    assert waited < 1.0 + 5.0 and left < 5.0
+    assert waited < 1.0 + SLACK and left < SLACK
 
 
 # RED.11

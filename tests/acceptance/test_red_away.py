@@ -19,8 +19,8 @@ from tests.acceptance.test_red import QUICK, assert_whole, fleet, watched
 from tests.services import Redis
 
 AWAY, BACK = "is away", "is back"
-NOTICED = 6.0  # seconds within which a Redis that answers nothing is done without
-STOPPED = 10.0  # seconds within which a polite stop ends, whatever Redis does
+NOTICED = 20.0  # seconds within which a Redis that answers nothing is done without
+STOPPED = 25.0  # seconds within which a polite stop ends, whatever Redis does
 
 LAG = '''\
 """Measures how late the event loop runs what is due."""
@@ -95,7 +95,10 @@ def lossy(mariadb_bench: Bench, tmp_path: Path) -> Iterator[tuple[Bench, Redis]]
 
 def prepared(bench: Bench, redis: Redis) -> Bench:
     bench.env["RESUME_REDIS_URL"] = redis.url
-    bench.settings = {**QUICK, "RESUME_SHARDS": 2, "RESUME_PAGES_IN_FLIGHT": 1}
+    # Nobody dies here: no lease has to end, and on a slow machine none does.
+    bench.settings = {
+        **QUICK, "RESUME_LEASE": 30, "RESUME_SHARDS": 2, "RESUME_PAGES_IN_FLIGHT": 1
+    }  # fmt: skip
     bench.site.listing.rows_per_page = 3
     bench.write(NUMBERED + "    last_page = 40\n    shard_pages = 4\n", settings=WITH_LAG, lag=LAG)
     return bench
@@ -216,7 +219,7 @@ def test_red_8_redis_is_a_black_hole(lossy: tuple[Bench, Redis]) -> None:
     redis.thaw()
     for crawl in crawls:
         # A call of redis-py in the loop would have cost its time limit, 2 s.
-        assert crawl.stats["lag/worst"] < 0.5, crawl.stats["lag/worst"]
+        assert crawl.stats["lag/worst"] < 1.5, crawl.stats["lag/worst"]
 
 
 def test_red_8_a_stop_ends_in_time(lossy: tuple[Bench, Redis]) -> None:
@@ -229,7 +232,7 @@ def test_red_8_a_stop_ends_in_time(lossy: tuple[Bench, Redis]) -> None:
     crawl.wait()
     assert time.monotonic() - begun < STOPPED
     redis.thaw()
-    assert crawl.stats["lag/worst"] < 0.5
+    assert crawl.stats["lag/worst"] < 1.5
     all_end_well(bench, [bench.start(home="another")])
 
 
@@ -254,7 +257,7 @@ def test_red_9_an_idle_worker_logs_nothing_and_gets_every_shard(
     begun = time.monotonic()
     first.stop().wait()
     second.wait()
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 50
     assert bench.task["verdict"] == "complete"
     assert sorted(set(bench.site.pages())) == list(range(1, 13))
     assert not second.said("ERROR") and not second.said("WARNING")

@@ -15,12 +15,13 @@ from typing import Any
 import pytest
 
 from tests.acceptance import shifted
-from tests.acceptance.harness import NUMBERED, ROOT, Bench, Crawl, wait_until
+from tests.acceptance.harness import NUMBERED, ROOT, SLACK, Bench, Crawl, wait_until
 from tests.acceptance.shifted import Clock
 from tests.acceptance.test_red import assert_whole, reclaims, watched
+from tests.acceptance.tiers import rarely
 from tests.services import Redis
 
-LEASE = 1.5
+LEASE = 3.0
 IN_FLIGHT = 4  # of both processes together
 SETTINGS: dict[str, Any] = {
     "RESUME_LEASE": LEASE,
@@ -94,12 +95,12 @@ def test_red_4_a_dead_worker_s_shards_are_free_in_time(red: Bench, tmp_path: Pat
         died = time.monotonic()
         red.site.heal()
         assert other.wait().finish_reason == "finished"
-    assert time.monotonic() - died < 2 * LEASE + 4
+    assert time.monotonic() - died < 2 * LEASE + SLACK
     assert len(reclaims(red)) == 1
     assert_whole(red, 12)
 
 
-@pytest.mark.parametrize("jump", [3600.0, -3600.0], ids=["forward", "back"])
+@pytest.mark.parametrize("jump", [rarely(3600.0, id="forward"), pytest.param(-3600.0, id="back")])
 def test_red_4_the_clock_of_the_only_machine_jumps(
     sqlite_bench: Bench, tmp_path: Path, jump: float
 ) -> None:
@@ -116,6 +117,8 @@ def test_red_4_the_clock_of_the_only_machine_jumps(
 # Who may ask for the time of day, and what for.
 MAY = {
     "clock.py": "says it",
+    "commands/health.py": "shows it, where there is no database to ask",
+    "journal/beside.py": "names files",
     "store/engine.py": "is the database's clock where the database is a file",
     "troubles.py": "reads a Retry-After that names a date",
 }

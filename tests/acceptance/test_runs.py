@@ -12,8 +12,10 @@ from scrapy_resume.testing import Observer
 from tests.acceptance.conftest import Reference
 from tests.acceptance.harness import CHAIN, NUMBERED, Bench, wait_until
 from tests.acceptance.test_res import ONE_BY_ONE
+from tests.acceptance.tiers import mostly_on, rarely
 
 
+@mostly_on("mariadb")
 def test_run_new_supersedes_an_unfinished_run(bench: Bench, reference: Reference) -> None:
     bench.write(CHAIN)
     bench.crawl_killed("commit.after:4", **ONE_BY_ONE)
@@ -28,6 +30,7 @@ def test_run_new_supersedes_an_unfinished_run(bench: Bench, reference: Reference
     bench.assert_complete(reference(CHAIN))
 
 
+@mostly_on("mariadb")
 def test_run_new_is_refused_while_one_is_worked_on(bench: Bench, reference: Reference) -> None:
     bench.write(CHAIN)
     held = bench.site.behave(page=4, hold=True)
@@ -76,7 +79,16 @@ def test_a_named_run_is_made_resumed_and_then_over(
 IN_SIX = NUMBERED + "    shard_pages = 2\n"
 
 
-@pytest.mark.parametrize("homes", [("one", "one"), ("one", "two")], ids=["machine", "machines"])
+@pytest.mark.parametrize(
+    ("database_url", "homes"),
+    [
+        pytest.param("sqlite", ("one", "one"), id="sqlite-machine"),
+        rarely("sqlite", ("one", "two"), id="sqlite-machines"),
+        rarely("mariadb", ("one", "one"), id="mariadb-machine"),
+        pytest.param("mariadb", ("one", "two"), id="mariadb-machines"),
+    ],
+    indirect=["database_url"],
+)
 def test_two_processes_share_a_run_and_fetch_no_page_twice(
     bench: Bench, reference: Reference, homes: tuple[str, str]
 ) -> None:

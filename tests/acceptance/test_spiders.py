@@ -14,6 +14,7 @@ from scrapy.utils.test import get_crawler
 from tests.acceptance.conftest import Reference
 from tests.acceptance.harness import CHAIN, DETAILS, HEADER, NUMBERED, Bench
 from tests.acceptance.test_res import ONE_BY_ONE
+from tests.acceptance.tiers import mostly_on
 
 REUSED = """\
 class Rows(Chain):
@@ -108,6 +109,7 @@ AFTER = (
 )
 
 
+@mostly_on("sqlite")
 def test_an_existing_spider_becomes_resumable_by_three_lines(bench: Bench) -> None:
     changes = list(difflib.ndiff(BEFORE.splitlines(), AFTER.splitlines()))
     assert len([line for line in changes if line.startswith("+ ")]) <= 3
@@ -338,9 +340,10 @@ class Rows(Chain):
 """
 
 
+@mostly_on("mariadb")
 def test_every_start_request_becomes_a_chain_of_its_own(bench: Bench, reference: Reference) -> None:
     bench.write(SEVERAL)
-    bench.crawl_killed("commit.after:4", RESUME_COMMIT_PAGES=1, RESUME_PAGES_IN_FLIGHT=1)
+    bench.crawl_killed("commit.after:4", **ONE_BY_ONE)
     pages = {shard["shard_no"]: shard["page_count"] for shard in bench.shards}
     assert len(pages) == 2 and sum(pages.values()) == 4
     with bench.requests() as asked:
@@ -352,6 +355,7 @@ def test_every_start_request_becomes_a_chain_of_its_own(bench: Bench, reference:
     assert {shard["page_count"] for shard in bench.shards} == {6}
 
 
+@mostly_on("sqlite")
 def test_an_item_of_start_without_its_key_is_on_record_once(bench: Bench) -> None:
     keyless = SEVERAL.replace("""yield {"key": "k000",""", """yield {"key": None,""")
     bench.write(keyless.replace("name = 'rows'", "name, item_key = 'rows', 'key'"))
@@ -375,7 +379,7 @@ def test_every_kind_of_event_loop(sqlite_bench: Bench, reference: Reference, rea
     bench = sqlite_bench
     bench.write(DETAILS)
     bench.settings = REACTORS[reactor]
-    bench.crawl_killed("commit.before:3")
+    bench.crawl_killed("commit.before:3", RESUME_COMMIT_PAGES=1)
     bench.assert_sound()
     bench.crawl()
     bench.assert_complete(reference(DETAILS))

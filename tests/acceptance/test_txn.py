@@ -168,7 +168,7 @@ def grant(mariadb: MariaDB, name: str) -> None:
 def held_at_page_5(bench: Bench, **given: object) -> Crawl:
     """A crawl that has stored four pages and waits for the site to answer the fifth."""
     held = bench.site.behave(page=5, hold=True)
-    crawl = bench.start(**ONE_BY_ONE, **given)
+    crawl = bench.start(**{**ONE_BY_ONE, **given})
     held.wait()
     wait_until(lambda: bench.watermark == 4)
     return crawl
@@ -265,9 +265,9 @@ def test_txn_3_a_firewall_that_drops_silently(
     bench.write(CHAIN)
     bench.env["RESUME_DATABASE_URL"] += "?read_timeout=1"
     crawl = held_at_page_5(bench)
-    assert 1 <= proxy.swallow() <= 2
+    assert proxy.swallow()
     bench.site.heal()
-    crawl.wait(20)
+    crawl.wait()
     bench.assert_complete(reference(CHAIN))
     assert crawl.stats["elapsed_time_seconds"] < 15
     assert not crawl.said("ERROR")
@@ -404,9 +404,10 @@ def test_txn_8_a_table_of_ours_that_cannot_undo(
 def test_txn_9_the_database_goes_away_for_a_while(
     relayed: Bench, proxy: Proxy, reference: Reference
 ) -> None:
+    """Without a journal; with one it goes on reading: see test_outages.py."""
     bench = relayed
     bench.write(CHAIN, settings=QUICK)
-    crawl = held_at_page_5(bench)
+    crawl = held_at_page_5(bench, RESUME_JOURNAL=False)
     proxy.leave()
     bench.site.heal()
     crawl.wait_until_logged("The database is away")
@@ -422,14 +423,16 @@ def test_txn_9_the_database_goes_away_for_a_while(
 def test_txn_9_the_database_does_not_come_back(relayed: Bench, proxy: Proxy) -> None:
     bench = relayed
     bench.write(CHAIN, settings=QUICK)
-    crawl = held_at_page_5(bench, RESUME_STORE_PATIENCE=1, RESUME_GRACE=1)
+    impatient = {"RESUME_STORE_PATIENCE": 1, "RESUME_GRACE": 1, "RESUME_JOURNAL": False}
+    crawl = held_at_page_5(bench, **impatient)
     proxy.leave()
     bench.site.heal()
     crawl.wait()
     assert (crawl.finish_reason, bench.watermark) == ("resume_store_failed", 4)
     assert len(bench.site.requests) <= 6
     assert len(of_ours(crawl, "ERROR")) == 1
-    assert len(of_ours(crawl, "WARNING")) <= 2  # it went away; the end could not be recorded
+    # It went away; the end could not be recorded; and the grace may be over by then.
+    assert len(of_ours(crawl, "WARNING")) <= 3
     assert "Traceback" not in crawl.log
 
 
@@ -437,7 +440,7 @@ def test_txn_9_the_database_is_away_at_the_start(relayed: Bench, proxy: Proxy) -
     bench = relayed
     bench.write(CHAIN, settings=QUICK)
     proxy.leave()
-    crawl = bench.crawl()
+    crawl = bench.crawl(RESUME_STORE_PATIENCE=1)
     assert crawl.finish_reason == "resume_refused"
     (line,) = of_ours(crawl, "ERROR")
     assert "failed" in line

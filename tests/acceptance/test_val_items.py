@@ -9,6 +9,7 @@ import pytest
 from tests.acceptance.harness import Bench, wait_until
 from tests.acceptance.shelf import SPIDER, Shelf
 from tests.acceptance.test_res import ONE_BY_ONE
+from tests.acceptance.tiers import rarely
 
 KINDS = """\
 from enum import Enum
@@ -214,8 +215,15 @@ TABLE = ItemTable("book", key=["key"], **MODE)
 PLAIN = "CREATE TABLE book (`key` VARCHAR(20) {exact} NOT NULL PRIMARY KEY, title VARCHAR(20))"
 
 
-@pytest.mark.parametrize("at", [0, 4])
-@pytest.mark.parametrize("field", ["rating", "Title"])
+@pytest.mark.parametrize(
+    ("field", "at"),
+    [
+        rarely("rating", 0, id="rating-0"),
+        pytest.param("rating", 4, id="rating-4"),
+        pytest.param("Title", 0, id="Title-0"),
+        rarely("Title", 4, id="Title-4"),
+    ],
+)
 def test_val_7_a_field_the_table_does_not_have(bench: Bench, at: int, field: str) -> None:
     shelf = Shelf(bench, NEW_FIELD)
     shelf.sql(PLAIN)

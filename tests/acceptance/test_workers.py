@@ -7,7 +7,9 @@ import re
 import signal
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,7 @@ from scrapy_resume.store.migrate import SCHEMA_VERSION
 from scrapy_resume.testing import Observer
 from tests.acceptance.conftest import Reference
 from tests.acceptance.harness import NUMBERED, Bench, Crawl, frozen, wait_until
+from tests.acceptance.tiers import mostly_on
 from tests.services import Redis
 
 IN_SIX = NUMBERED + "    shard_pages = 2\n"
@@ -23,30 +26,42 @@ LONG = {"RESUME_LEASE": 3000, "RESUME_HEARTBEAT": 600}  # nothing is noticed by 
 ONE = {"RESUME_SHARDS": 1, "RESUME_PAGES_IN_FLIGHT": 1}
 
 COMPUTES = """\
-import time
-
 class Rows(Numbered):
     name = 'rows'
     shard_pages = 6
 
     def parse(self, response):
-        if number_of(response) == 2:
-            begun = time.monotonic()
-            while time.monotonic() - begun < {seconds}:
+        if number_of(response) == 2 and os.environ.get('COMPUTES'):
+            while not os.path.exists('computed'):
                 sum(range(1000))
         yield from rows(response)
 """
 
 
+def computing(bench: Bench, **given: Any) -> Crawl:
+    """A crawl that computes in a callback, until :func:`computed` lets it end."""
+    bench.write(COMPUTES)
+    bench.settings = ONE | {"RESUME_LEASE": 3, "RESUME_HEARTBEAT": 0.3, "RESUME_MAX_WAIT": 10}
+    bench.env["COMPUTES"] = "1"
+    crawl = bench.start(home="one", **given)
+    bench.site.wait_for(page=2)
+    del bench.env["COMPUTES"]
+    return crawl
+
+
+def computed(bench: Bench) -> None:
+    (bench.directory / "computed").touch()
+
+
+@mostly_on("sqlite")
 def test_red_2_a_callback_that_computes_longer_than_the_lease_keeps_its_shard(
     bench: Bench, reference: Reference
 ) -> None:
-    spider = COMPUTES.format(seconds=4)
-    bench.write(spider)
-    bench.settings = ONE | {"RESUME_LEASE": 1.5, "RESUME_HEARTBEAT": 0.3, "RESUME_MAX_WAIT": 10}
-    first = bench.start(home="one")
-    bench.site.wait_for(page=2)
+    first = computing(bench)
     second = bench.start(home="two")
+    begun = bench.shards[0]["lease_until"]
+    wait_until(lambda: bench.shards[0]["lease_until"] - begun > timedelta(seconds=4))
+    computed(bench)
     first.wait(), second.wait()
     bench.assert_complete(reference(NUMBERED))
     assert sorted(bench.site.pages()) == list(range(1, 13))
@@ -54,17 +69,14 @@ def test_red_2_a_callback_that_computes_longer_than_the_lease_keeps_its_shard(
     assert all(shard["fencing_token"] == 1 for shard in bench.shards)
 
 
+@mostly_on("mariadb")
 def test_red_2_a_loop_that_hangs_loses_its_shard_at_a_known_time(
     bench: Bench, reference: Reference
 ) -> None:
-    spider = COMPUTES.format(seconds="7 if os.environ.get('HANGS') else 0")
-    bench.write(spider)
-    bench.settings = ONE | {"RESUME_LEASE": 1.5, "RESUME_HEARTBEAT": 0.3, "RESUME_MAX_WAIT": 10}
-    bench.env["HANGS"] = "1"
-    first = bench.start(home="one", RESUME_LOOP_PATIENCE=1)
-    bench.site.wait_for(page=2)
-    del bench.env["HANGS"]
+    first = computing(bench, RESUME_LOOP_PATIENCE=1)
     second = bench.start(home="two")
+    wait_until(lambda: bench.snapshot().operations)
+    computed(bench)
     first.wait(), second.wait()
     bench.assert_complete(reference(NUMBERED))
     assert "RESUME_LOOP_PATIENCE" in "".join(first.said("ERROR"))
@@ -78,13 +90,13 @@ def test_red_3_a_lost_shards_requests_are_not_asked_for(
     """Neither those in the scheduler nor those that wait for their turn at the downloader."""
     bench = sqlite_bench
     bench.write(ONE_SHARD)
-    held = bench.site.behave(page=3, hold=True)
+    held = bench.site.behave(path="/list", skip=2, hold=True)
     slow = {"CONCURRENT_REQUESTS_PER_DOMAIN": 1, "RESUME_PAGES_IN_FLIGHT": 8}
-    lease = {"RESUME_LEASE": 0.5, "RESUME_HEARTBEAT": 0.1, "RESUME_MAX_WAIT": 10}
-    # Before a renewal it is in no transaction, which would lock out everyone else.
-    first = bench.start(home="one", **slow, **lease, RESUME_FAULT="renew.before:15:stop")
-    held.wait()  # pages 4 to 10 wait behind it
-    wait_until(lambda: frozen(first))
+    lease = {"RESUME_LEASE": 3, "RESUME_HEARTBEAT": 0.3, "RESUME_MAX_WAIT": 10}
+    first = bench.start(home="one", **slow, **lease)
+    held.wait()  # the third page, whichever it is; others wait behind it
+    wait_until(lambda: len(bench.committed()) == 2)
+    bench.freeze(first)
     bench.site.heal()
     second = bench.crawl(home="two", **lease)
     assert second.finish_reason == "finished"
@@ -97,6 +109,7 @@ def test_red_3_a_lost_shards_requests_are_not_asked_for(
     bench.assert_complete(reference(NUMBERED))
 
 
+@mostly_on("sqlite")
 def test_a_neighbour_on_the_same_machine_is_recovered_without_waiting_for_its_lease(
     bench: Bench, reference: Reference
 ) -> None:
@@ -111,7 +124,7 @@ def test_a_neighbour_on_the_same_machine_is_recovered_without_waiting_for_its_le
     first.kill()
     bench.site.heal()
     second.wait()
-    assert time.monotonic() - killed < 10
+    assert time.monotonic() - killed < 60  # its lease has 3000 s
     bench.assert_complete(reference(IN_SIX))
     assert "Took back 1 shard(s) of a process that died on this machine" in second.log
 
@@ -123,21 +136,24 @@ def test_a_frozen_neighbour_holds_its_slot_and_has_one_more_lease(
     bench.write(IN_SIX)
     bench.settings = ONE | {"RESUME_LEASE": 2, "RESUME_HEARTBEAT": 0.2}
     held = bench.site.behave(page=1, hold=True)
-    first = bench.start(RESUME_FAULT="renew.before:20:stop")
+    first = bench.start()
     held.wait()
     second = bench.start()
-    wait_until(lambda: frozen(first))
-    begun = time.monotonic()
+    second.wait_until_logged("Working on run")
+    bench.freeze(first)
+    ended = bench.shards[0]["lease_until"]
     wait_until(lambda: len(bench.committed()) == 10)
     bench.site.heal()
     second.wait()
-    assert 3.5 < time.monotonic() - begun < 15  # an ended lease of 2 s and one more
+    (act,) = (act for act in bench.snapshot().operations if act["kind"] == "reclaim")
+    assert act["at"] - ended > timedelta(seconds=2)  # one more lease
     first.signal(signal.SIGCONT)
     first.wait()
     bench.assert_complete(reference(IN_SIX))
     assert first.log.count("lost lease") == 1
 
 
+@mostly_on("sqlite")
 def test_prc_3_join_false_says_who_holds_the_run(bench: Bench) -> None:
     bench.write(IN_SIX)
     held = bench.site.behave(page=1, hold=True)
@@ -145,7 +161,7 @@ def test_prc_3_join_false_says_who_holds_the_run(bench: Bench) -> None:
     held.wait()
     begun = time.monotonic()
     second = bench.crawl(home="two", RESUME_JOIN=False)
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 60
     (said,) = second.said("ERROR")
     assert re.search(
         rf"run 1 of rows is worked on by worker [0-9a-f]{{8}} \(\S+, pid {first.process.pid}\)"
@@ -200,6 +216,7 @@ def test_a_worker_whose_intake_leaves_it_nothing_ends_and_says_so(sqlite_bench: 
     assert bench.task["verdict"] == "complete"
 
 
+@mostly_on("mariadb")
 def test_no_site_is_read_by_more_shards_than_its_cap(bench: Bench, reference: Reference) -> None:
     bench.write(IN_SIX)
     bench.settings = {"RESUME_SITE_SHARDS": 2, "RESUME_HEARTBEAT": 0.2, "RESUME_LEASE": 2}
@@ -215,6 +232,7 @@ def test_no_site_is_read_by_more_shards_than_its_cap(bench: Bench, reference: Re
     bench.assert_complete(reference(IN_SIX))
 
 
+@mostly_on("sqlite")
 def test_a_run_whose_last_owner_died_is_declared_over_by_others(
     bench: Bench, reference: Reference
 ) -> None:
@@ -236,6 +254,7 @@ def test_a_run_whose_last_owner_died_is_declared_over_by_others(
     other.wait()
 
 
+@mostly_on("sqlite")
 def test_tables_upgraded_under_a_running_worker_end_it_politely(
     bench: Bench, reference: Reference
 ) -> None:
@@ -294,6 +313,7 @@ print("OUTCOMES " + json.dumps([
 """
 
 
+@mostly_on("mariadb")
 def test_prc_4_several_spiders_in_one_process(bench: Bench) -> None:
     bench.write(
         """
@@ -336,6 +356,7 @@ def redis_bench(bench: Bench, redis_server: Redis) -> Bench:
     return bench
 
 
+@mostly_on("mariadb")
 def test_with_redis_an_idle_worker_is_woken_and_ends_at_once(
     redis_bench: Bench, reference: Reference
 ) -> None:
@@ -350,12 +371,13 @@ def test_with_redis_an_idle_worker_is_woken_and_ends_at_once(
     wait_until(lambda: len(bench.committed()) == 10)
     time.sleep(0.5)  # the second has asked and found nothing
     bench.site.heal()
-    first.wait(20)
-    second.wait(20)
+    first.wait()
+    second.wait()
     bench.assert_complete(reference(IN_SIX))
     assert {first.finish_reason, second.finish_reason} == {"finished"}
 
 
+@mostly_on("mariadb")
 def test_with_redis_a_stopped_workers_shards_are_taken_at_once(
     redis_bench: Bench, reference: Reference
 ) -> None:
@@ -370,10 +392,11 @@ def test_with_redis_a_stopped_workers_shards_are_taken_at_once(
     time.sleep(0.5)
     first.stop().wait()
     bench.site.heal()
-    second.wait(20)
+    second.wait()
     bench.assert_complete(reference(ONE_SHARD))
 
 
+@mostly_on("mariadb")
 def test_shards_are_hinted_by_redis_and_confirmed_by_the_database(
     redis_bench: Bench, reference: Reference
 ) -> None:

@@ -14,10 +14,10 @@ from example_project.site import Site
 from scrapy.cmdline import execute
 from scrapy.settings import Settings
 
-from scrapy_resume.store import migrate
-from scrapy_resume.store.engine import Database
+from tests.acceptance.forkserver import ForkServer
 from tests.acceptance.harness import Bench
 from tests.store.worlds import World
+from tests.tables import database_with_tables
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,7 @@ def resume(scrapy: Scrapy, database_url: str) -> Scrapy:
 @pytest.fixture
 def world(database_url: str) -> Iterator[World]:
     """The database of ``resume``, with tables and with short-hands to fill them."""
-    db = Database.connect(database_url)
-    migrate.ensure_schema(db)
+    db = database_with_tables(database_url)
     yield World(db)
     db.close()
 
@@ -84,9 +83,10 @@ def site() -> Iterator[Site]:
 
 
 @pytest.fixture
-def bench(tmp_path: Path, site: Site) -> Iterator[Bench]:
+def bench(tmp_path: Path, site: Site, forks: ForkServer | None) -> Iterator[Bench]:
     """A project on SQLite whose ``scrapy`` is a process of its own."""
-    bench = Bench(tmp_path / "project", f"sqlite:///{tmp_path / 'bench.db'}", site, "resume_")
+    url = f"sqlite:///{tmp_path / 'bench.db'}"
+    bench = Bench(tmp_path / "project", url, site, "resume_", forks)
     try:
         yield bench
     finally:

@@ -24,6 +24,7 @@ WHY = ("--reason", "they asked us to")
 DANGEROUS = ("retry", "restart", "backfill", "reset")
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 VERBS = ("pause", "unpause", "cancel", *DANGEROUS)
+ASKED = "Type the id of the task to go on: "
 
 
 class Terminal(io.StringIO):
@@ -342,11 +343,15 @@ def test_the_id_is_typed_on_a_real_terminal(
         text=True, env={**os.environ, "RESUME_DATABASE_URL": database_url},
     ) as process:  # fmt: skip
         os.close(theirs)
+        assert process.stderr is not None
+        err = ""
+        while not err.endswith(ASKED) and (read := process.stderr.read(1)):
+            err += read
         os.write(ours, b"1\n")
-        out, err = process.communicate(timeout=60)
+        out, rest = process.communicate(timeout=200)
     os.close(ours)
-    assert process.returncode == 0, err
-    assert "Type the id of the task to go on: " in err
+    assert process.returncode == 0, err + rest
+    assert err.endswith(ASKED)
     assert out.startswith("Run 1 of books, which was incomplete, is unfinished again")
     assert shards(world) == {1: ("pending", 0), 2: ("pending", 3)}
 

@@ -8,9 +8,10 @@ import socket
 import pytest
 
 from scrapy_resume.page import Shard
-from scrapy_resume.store import health
+from scrapy_resume.store import circuits, health, meta
 from scrapy_resume.store.records import Release
 from tests.commands.conftest import Outcome, Scrapy
+from tests.services import Redis
 from tests.store.worlds import World
 
 WHY = ("--reason", "they asked us to")
@@ -65,7 +66,8 @@ def test_the_sites_as_json(resume: Scrapy, world: World) -> None:
     first, second = resume("health", "show", "--json").json["sites"]
     assert second == {
         "site": "b.org", "state": "healthy", "reason": "nothing on record", "until": None,
-        "set_by": None, "counters": None, "updated_at": None,
+        "set_by": None, "counters": None, "updated_at": None, "wait_ms": None,
+        "probe_instance": None, "probe_until": None, "held": False, "says": "healthy",
         "shards": {"pending": 0, "running": 1, "paused": 0},
     }  # fmt: skip
     assert (first["state"], first["reason"]) == ("blocked", "they asked us to")
@@ -183,3 +185,62 @@ def test_times(resume: Scrapy, world: World, text: str, seconds: float) -> None:
     (row,) = health.sites(world.db)
     assert row.until is not None
     assert (row.until - row.updated_at).total_seconds() == seconds
+
+
+def blocked(world: World, seconds: float) -> None:
+    """Workers judge a.org, to be tried in so many seconds."""
+    parking = circuits.Parking(seconds, seconds)
+    circuits.judge_site(world.db, "a.org", "blocked", "403s", parking=parking, by="worker w1")
+
+
+def test_a_site_that_workers_block_is_told_by_every_verb(resume: Scrapy, world: World) -> None:
+    blocked(world, 900.0)
+    assert resume("health", "show", "a.org").out.splitlines()[1].startswith("a.org  blocked  2")
+    (site,) = resume("health", "show", "a.org", "--json").json["sites"]
+    assert (site["state"], site["held"], site["says"]) == ("blocked", True, "blocked")
+    assert (site["set_by"], site["wait_ms"]) == (None, 900_000)
+    assert "Site a.org is blocked until " in resume("status", "books").out
+    out = resume("why", "books").out
+    assert "Shard 1 (a.org, pages 1-9, nothing read up to now) waits" in out
+    assert "its site is blocked until " in out and ": 403s, 0 of" in out
+    assert "`scrapy resume health set a.org healthy` tries a.org at once." in out
+
+
+def test_a_site_whose_time_is_over_is_held_until_it_was_tried(resume: Scrapy, world: World) -> None:
+    blocked(world, 0.0)
+    assert "a.org  blocked (to be tried)  2" in resume("health", "show").out
+    assert "its site is blocked (to be tried): 403s" in resume("why", "books").out
+    circuits.claim_probe(world.db, "a.org", instance="w1", lease=60)
+    assert "a.org  blocked (tried now)  2" in resume("health", "show").out
+    assert "Site a.org is blocked (tried now) until " in resume("status", "books").out
+
+
+def test_a_pause_that_ran_out_is_told_and_holds_nothing(resume: Scrapy, world: World) -> None:
+    health.pause_site(world.db, "a.org", actor="x", reason="a test", seconds=0.0)
+    assert "a.org  paused (over)  2" in resume("health", "show").out
+    (site,) = resume("health", "show", "a.org", "--json").json["sites"]
+    assert site["held"] is False
+    assert "it may be claimed now" in resume("why", "books").out.splitlines()[1]
+
+
+def test_workers_are_woken_through_redis_when_a_site_may_be_read_again(
+    resume: Scrapy, world: World, redis_server: Redis
+) -> None:
+    (task,) = world.sql("SELECT id FROM resume_task")
+    client = redis_server.client()
+    told = client.pubsub(ignore_subscribe_messages=True)
+    told.psubscribe(f"resume:{meta.database_id(world.db)}:*")
+    told.get_message(timeout=5)
+    on = {"RESUME_REDIS_URL": redis_server.url}
+    assert resume("pause", "--site", "a.org", *WHY).code == 0
+    assert resume("unpause", "--site", "a.org", *WHY, "--dry-run", **on).code == 0
+    assert told.get_message(timeout=0.2) is None
+    assert resume("unpause", "--site", "a.org", *WHY, **on).code == 0
+    message = told.get_message(timeout=5)
+    assert message is not None and f":{task.id}:".encode() in message["channel"]
+    blocked(world, 900.0)
+    assert resume("health", "set", "a.org", "healthy", *WHY, **on).code == 0
+    assert told.get_message(timeout=5) is not None
+    away = {"RESUME_REDIS_URL": "redis://127.0.0.1:1/0"}
+    assert resume("pause", "--site", "a.org", *WHY, **away).code == 0  # it is done without
+    client.close()

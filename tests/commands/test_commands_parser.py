@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from argparse import ArgumentTypeError
+from typing import Any
 
 import pytest
 
+from scrapy_resume.commands import actparser
 from tests.commands.conftest import Scrapy
 
 _VERBS = (
-    "status", "why", "run", "plan", "reap", "pause", "unpause", "cancel", "retry", "restart",
-    "backfill", "reset", "quarantine", "health", "db",
+    "status", "why", "run", "plan", "reap", "relay", "pause", "unpause", "cancel", "retry",
+    "restart", "backfill", "reset", "quarantine", "health", "db",
 )  # fmt: skip
 _ACT = ("TASK", "--reason TEXT", "--dry-run", "--json")
 
@@ -123,3 +126,14 @@ def test_options_of_scrapy_stand_anywhere(scrapy: Scrapy, sqlite_url: str, at: i
     words[at:at] = ["-s", f"RESUME_DATABASE_URL={sqlite_url}", "-L", "ERROR"]
     outcome = scrapy("resume", *words)
     assert (outcome.code, outcome.json) == (0, {"tasks": []})
+
+
+@pytest.mark.parametrize("kind", [actparser.numbers, actparser.ranges, actparser.one_range])
+def test_a_number_that_no_database_holds_is_a_mistake_on_the_line(kind: Any) -> None:
+    assert kind(f"1,{2**62 - 1}" if kind is actparser.ranges else "7")
+    with pytest.raises(ArgumentTypeError, match="too large"):
+        kind(str(2**62))
+
+
+def test_bytes_of_the_line_that_are_no_text_are_taken_for_question_marks() -> None:
+    assert actparser.words("caf\udce9 ") == actparser.plain("caf\udce9") == "caf?"

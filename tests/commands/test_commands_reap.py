@@ -18,6 +18,7 @@ from scrapy_resume.store import leases, operations, workers
 from scrapy_resume.store.records import Finish, Release
 from scrapy_resume.worker import WorkerSlot
 from tests.commands.conftest import Scrapy
+from tests.store.journals import Slot
 from tests.store.worlds import World, page
 
 QUICK = {"RESUME_LEASE": 0.5, "RESUME_HEARTBEAT": 0.1}
@@ -71,6 +72,24 @@ def test_a_living_worker_that_renews_after_an_outage_keeps_its_shards(
     assert world.shard(other.id).status == "pending"
 
 
+@pytest.mark.parametrize("whose", ["ours", "a neighbour's"])
+def test_what_a_dead_process_had_read_is_stored_before_its_shards_are_taken_back(
+    resume: Scrapy, world: World, tmp_path: Path, whose: str
+) -> None:
+    home = tmp_path / "home"
+    slots = [WorkerSlot.take(home) for _ in range(2)]
+    dead = slots[0] if whose == "ours" else slots[1]
+    (one,) = world.claim(world.plan(), worker=dead.worker, instance=dead.instance)
+    workers.register(world.db, worker=dead.worker, instance=dead.instance, host="h", pid=1,
+                     version="1", protocol=1, capacity=8)  # fmt: skip
+    Slot(world, dead.directory, dead.worker).write(page(one, 1), page(one, 2))
+    for slot in slots:
+        slot.free(clean=slot is not dead)
+    outcome = resume("reap", RESUME_HOME=str(home))
+    assert "Took back 1 shard(s) of processes that died on this machine." in outcome.out
+    assert (world.shard(one.id).cur_page, world.shard(one.id).status) == (2, "pending")
+
+
 def test_who_died_on_this_machine_is_not_waited_for(
     resume: Scrapy, world: World, tmp_path: Path
 ) -> None:
@@ -116,7 +135,7 @@ def test_a_slot_stays_dead_if_the_database_could_not_be_asked(
     monkeypatch.setattr(leases, "reclaim_worker", away)
     with pytest.raises(StoreUnavailable):
         reap.reap(world.db, ResumeSettings(home=home), print)
-    assert list(living.dead_neighbours()) == [dead.worker]
+    assert [one.worker for one in living.dead_neighbours()] == [dead.worker]
     living.free()
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from scrapy_resume.commands.mends import missing
 from scrapy_resume.page import ErrorKind, Shard
-from scrapy_resume.store import acts, health, quarantine, tasks, workers
+from scrapy_resume.store import acts, health, operations, quarantine, tasks, workers
+from scrapy_resume.store.operations import Operation
 from scrapy_resume.store.quarantine import QuarantineRecord
 from scrapy_resume.store.records import Finish, Release
 from tests.commands.conftest import Scrapy
@@ -23,7 +24,8 @@ def test_a_run_that_waits_for_anyone(resume: Scrapy, world: World) -> None:
     world.plan([Shard("a", 1, 10)])
     headline, shard, advice = resume("why", "books").out.splitlines()
     assert headline == (
-        "Run 1 of books (id 1) is running: 0 of 1 shards done, 0 pages and 0 items stored."
+        "Run 1 of books (id 1) is unfinished, and nobody works on it:"
+        " 0 of 1 shards done, 0 pages and 0 items stored."
     )
     assert shard.startswith("Shard 1 (site, pages 1-10, nothing read up to now) waits since 2")
     assert shard.endswith(": planned; it may be claimed now, 0 of 10 tries spent.")
@@ -70,6 +72,25 @@ def test_a_shard_that_waits_after_an_error(resume: Scrapy, world: World) -> None
     assert said.endswith(" UTC), 0 of 10 tries spent.")
     assert pages == ["  page 4 failed", "  page 5 failed: HttpError: 503 Service Unavailable"]
     assert advice.startswith("The next try is due in 10 min; then `scrapy resume run books`")
+
+
+def test_a_blocked_sites_error_is_said_once(resume: Scrapy, world: World) -> None:
+    (shard,) = world.claim(world.plan([Shard("a", 1, 10)]))
+    reason = "page 2: the site is blocked: HTTP 403"
+    world.commit(Release(shard.id, shard.fencing_token, reason, "blocked", 630.0, True))
+    world.sql("UPDATE resume_task_shard SET last_error = 'HTTP 403'")
+    assert resume("why", "books").out.count("HTTP 403") == 1
+    world.sql("UPDATE resume_task_shard SET last_error = 'HTTP 429'")
+    assert "  last error: HTTP 429" in resume("why", "books").out.splitlines()
+
+
+def test_a_run_that_a_worker_waits_for_is_running(resume: Scrapy, world: World) -> None:
+    world.plan([Shard("a", 1, 10)])
+    workers.register(
+        world.db, worker="w", instance="i1", host="h", pid=1, version="1", protocol=1, capacity=8,
+    )  # fmt: skip
+    headline = resume("why", "books").out.splitlines()[0]
+    assert "is running: " in headline or "nobody works on it" in headline
 
 
 def test_an_error_of_the_spiders_own_code(resume: Scrapy, world: World) -> None:
@@ -132,7 +153,7 @@ def test_pages_read_beyond_a_hole_at_the_beginning(resume: Scrapy, world: World)
     task = world.plan([Shard("a", 1, 5)])
     (shard,) = world.claim(task)
     world.commit(page(shard, 3))
-    assert "(site, pages 1-5, of which 3 read) is held" in resume("why", "books").out
+    assert "(site, pages 1-5, read 3, missing 1-2,4-5) is held" in resume("why", "books").out
 
 
 def test_cfg_2_a_refused_row_is_told_with_its_column_and_its_value_if_asked_for(
@@ -260,9 +281,11 @@ def test_a_site_that_is_held(
         f"scrapy resume {command}",
         "scrapy resume run books",
     )
-    # Once its time is over, the site is no obstacle any more.
+    # Once its time is over, a crawl takes it, or tries it first if it was blocked.
     world.sql("UPDATE resume_site_health SET until = '2020-01-01 00:00:00.000000'")
-    assert "its site is" not in resume("why", "books").out
+    out = resume("why", "books").out
+    assert ("its site is blocked (to be tried): they asked us to" in out) is (state == "blocked")
+    assert f"scrapy resume {command}" not in out
     assert resume("why", "books", "--json").json["shards"][0]["mend"] == "scrapy resume run books"
 
 
@@ -299,6 +322,7 @@ def test_the_latest_acts_are_told_each_once(resume: Scrapy, world: World) -> Non
     ]
     world.commit(page(shard, 1, quarantine=tuple(rows)))
     acts.resolve(world.db, [1, 2, 3], "not wanted", actor="bob@desk", reason="they are old")
+    operations.note(world.db, Operation("salvage", "worker w", "not an operator's", task.id))
     told = resume("why", "books", "--json").json["acts"]
     assert [one["kind"] for one in told] == ["resolve", "unpause", "pause", "unpause", "pause"]
     assert told[0]["at"].endswith("Z")

@@ -28,7 +28,7 @@ from tests.docs.pages import ROOT, applied, block, blocks
 QUICKSTART, TESTING = "docs/quickstart.md", "docs/how-to/testing.md"
 HERE = "http://127.0.0.1:8008"
 BOOKS = "https://books.toscrape.com/"
-TIMEOUT = 60.0  # seconds
+TIMEOUT = 180.0  # seconds
 
 # How many rows each spider of the pages stores, by table.
 STORED = {

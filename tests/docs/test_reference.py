@@ -5,12 +5,22 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Column
 
-from scrapy_resume import ItemTable, Page, ResumeSpiderMixin, Shard, addon, exceptions, faults
+from scrapy_resume import (
+    ItemTable,
+    Page,
+    ResumeSpiderMixin,
+    Shard,
+    addon,
+    exceptions,
+    faults,
+    signals,
+)
 from scrapy_resume.commands.run import EXIT_CODES
 from scrapy_resume.page import ErrorKind
 from scrapy_resume.store import schema
@@ -71,7 +81,7 @@ def test_no_table_is_documented_that_is_none() -> None:
 
 _SUITES_OWN = {
     "start", "parse_list_page", "from_crawler", "resume_args", "is_numbered", "plans_pages",
-    "has_own_start", "states_totals", "logs_in",
+    "has_own_start", "has_probe", "states_totals", "logs_in",
 }  # fmt: skip
 
 
@@ -126,6 +136,19 @@ def test_every_exception_is_documented() -> None:
     classes = [c for c in vars(exceptions).values() if inspect.isclass(c)]
     names = {c.__name__ for c in classes if issubclass(c, exceptions.ResumeError)}
     assert {bare(row[0]) for row in rows(section(SPIDER, "Exceptions"))} == names
+
+
+# Signals
+
+
+def test_every_signal_is_documented_with_what_it_is_sent_with() -> None:
+    """Its own docstring in the source says the same."""
+    source = Path(signals.__file__).read_text()
+    said = re.findall(r'^(\w+) = object\(\)\n"""(.*?)"""$', source, re.MULTILINE | re.DOTALL)
+    assert {name for name, _ in said} == {n for n, v in vars(signals).items() if type(v) is object}
+    documented = rows(section("docs/reference/signals.md", "Signals"))
+    shown = {bare(row[0]): re.findall(r"`(\w+)`", row[2]) for row in documented}
+    assert shown == {name: re.findall(r"\*(\w+)\*", text) for name, text in said}
 
 
 # Verdicts, kinds of errors, components, fault points

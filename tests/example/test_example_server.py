@@ -108,7 +108,7 @@ def test_the_command(tmp_path: Path) -> None:
             assert [status(f"{url}/list?page={n}") for n in (2, 2, 4)] == [503, 200, 404]
         finally:
             process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line["status"] for line in lines] == [200, 503, 200, 404]
     assert lines[1].pop("time") > 0
@@ -118,7 +118,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 def test_the_command_says_what_is_wrong_with_an_address(site: Any) -> None:
     command = [sys.executable, "-m", "example_project.site", "--port", str(site.port)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=10)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and done.stderr.startswith(f"cannot serve {site.url}: ")
     assert "Traceback" not in done.stderr
 

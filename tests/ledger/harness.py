@@ -250,7 +250,7 @@ class PathSpider(scrapy.Spider):
         return done
 
     def committed(self, page: OpenPage, done: Deferred[None]) -> None:
-        self.crawler.ledger.remember(page)
+        self.crawler.ledger.remember(page.fingerprints)
         done.callback(None)
 
     def parse(self, response: Response) -> Any:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from scrapy import Request
 from scrapy.exceptions import CloseSpider, DownloadTimeoutError, IgnoreRequest
-from scrapy.http import Response
+from scrapy.http import HtmlResponse, Response
 from scrapy.settings import Settings
 from scrapy.signalmanager import SignalManager
 from scrapy.spidermiddlewares.httperror import HttpError
 from scrapy.utils.request import RequestFingerprinter
+from twisted.internet.defer import succeed
 
 from scrapy_resume import clock
 from scrapy_resume.cancellation import is_stray
@@ -115,6 +118,34 @@ def test_a_missing_part_of_the_engine_is_refused(ledger: Ledger) -> None:
         ledger.install(engine)
 
 
+def test_no_garbage_collector_is_needed_for_a_response(ledger: Ledger) -> None:
+    """With its tree it takes a megabyte, but few objects, and those are what is counted."""
+    engine, kept = Engine(), []
+    engine.scraper.enqueue_scrape = lambda result, request: succeed(kept.append(result.css("a")))
+    ledger.install(engine)
+    request, response = Request("http://site"), HtmlResponse("http://site", body=b"<a>1</a>")
+    ledger.dequeued(request)
+    gone = weakref.ref(response)
+    gc.disable()
+    try:
+        engine.scraper.enqueue_scrape(response, request)
+        del response
+        assert gone() is None
+    finally:
+        gc.enable()
+    assert kept[0].css("::text").get() == "1"  # what a callback keeps of it stays good
+
+
+def test_a_response_can_be_read_on_after_its_callback(ledger: Ledger) -> None:
+    engine = Engine()
+    engine.scraper.enqueue_scrape = lambda result, request: succeed(result.css("a") and None)
+    ledger.install(engine)
+    request, response = Request("http://site"), HtmlResponse("http://site", body=b"<a>1</a>")
+    ledger.dequeued(request)
+    engine.scraper.enqueue_scrape(response, request)
+    assert response.css("a::text").get() == "1"
+
+
 def page(attempt: int = 1, *, repair: bool = False) -> OpenPage:
     return OpenPage("t", Page(1, Shard("s"), attempt=attempt), repair)
 
@@ -127,7 +158,7 @@ def committed(duplicates: Duplicates, *numbers: int) -> None:
     done = page()
     for number in numbers:
         assert not duplicates.drops(done, url(number), None)
-        duplicates.remember(done)
+        duplicates.remember(done.fingerprints)
 
 
 def test_memory_of_committed_pages_is_bounded(crawler: Any) -> None:

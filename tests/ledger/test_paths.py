@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from tests.ledger.paths import PATHS
-from tests.ledger.runs import RUNS, finished
+from tests.ledger.runs import RARE_RUNS, RUNS, finished
+
+IN_EVERY_MODE = pytest.mark.parametrize(
+    ("mode", "scrapy"),
+    [
+        *(pytest.param(*run, id="-".join(run)) for run in RUNS),
+        *(pytest.param(*run, id="-".join(run), marks=pytest.mark.stress) for run in RARE_RUNS),
+    ],
+)
 
 
 def compared(outcome: Any, expected: dict[str, Any]) -> Any:
@@ -22,7 +30,7 @@ def compared(outcome: Any, expected: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("name", PATHS)
-@pytest.mark.parametrize(("mode", "scrapy"), RUNS, ids="-".join)
+@IN_EVERY_MODE
 def test_path(mode: str, scrapy: str, name: str) -> None:
     outcomes, errors = finished(mode, scrapy)
     assert name in outcomes, f"the crawl ended before this path: {errors}"
@@ -32,7 +40,7 @@ def test_path(mode: str, scrapy: str, name: str) -> None:
     assert found["problems"] == []
 
 
-@pytest.mark.parametrize(("mode", "scrapy"), RUNS, ids="-".join)
+@IN_EVERY_MODE
 def test_nothing_was_lost_without_a_word(mode: str, scrapy: str) -> None:
     """No task, Deferred or coroutine failed where nobody looked."""
     outcomes, errors = finished(mode, scrapy)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from scrapy_resume.store import migrate
 from scrapy_resume.store.engine import Database
 from tests.proxy import Proxy
 from tests.services import MariaDB
+from tests.store.journals import Slot
 from tests.store.worlds import World
+from tests.tables import database_with_tables
 
 
 @pytest.fixture
 def db(database_url: str) -> Iterator[Database]:
     """A database with the product's tables."""
-    database = Database.connect(database_url)
-    migrate.ensure_schema(database)
+    database = database_with_tables(database_url)
     yield database
     database.close()
 
@@ -31,8 +32,7 @@ def world(db: Database) -> World:
 @pytest.fixture
 def mariadb_world(mariadb: MariaDB, mariadb_name: str) -> Iterator[World]:
     """The same on MariaDB only."""
-    database = Database.connect(mariadb.url(mariadb_name))
-    migrate.ensure_schema(database)
+    database = database_with_tables(mariadb.url(mariadb_name))
     yield World(database)
     database.close()
 
@@ -53,3 +53,9 @@ def relayed(
     database = Database.connect(mariadb.url(mariadb_name, port=proxy.port), network_timeout=2.0)
     yield World(database)
     database.close()
+
+
+@pytest.fixture
+def slot(world: World, tmp_path: Path) -> Slot:
+    """The slot of a worker of that database, for its journal."""
+    return Slot(world, tmp_path / "slot-0")

@@ -21,13 +21,24 @@ from hypothesis.stateful import (
 )
 
 from scrapy_resume.exceptions import ActRefused, ConfigurationError, LeaseLost, RunRefused
+from scrapy_resume.intake import Intake
 from scrapy_resume.page import Shard
-from scrapy_resume.store import acts, checkpoints, leases, quarantine, tasks, transitions
+from scrapy_resume.store import (
+    acts,
+    checkpoints,
+    circuits,
+    health,
+    leases,
+    quarantine,
+    tasks,
+    transitions,
+)
 from scrapy_resume.store.checkpoints import Finish, PageRecord, Record, Release
 from scrapy_resume.store.engine import Database
 from scrapy_resume.store.items.table import Row
 from scrapy_resume.store.leases import ClaimedShard
 from scrapy_resume.store.quarantine import QuarantineRecord
+from scrapy_resume.store.sites import look_parked
 from scrapy_resume.testing.rules import wrong_in
 from scrapy_resume.testing.snapshot import Snapshot, by_shard, read_snapshot
 from scrapy_resume.testing.steps import wrong_between
@@ -51,8 +62,10 @@ SERVED = by_shard(
 )
 WORKERS = st.sampled_from(["w1", "w2"])
 OWNERS = st.integers(0, 5)
+PARKING = circuits.Parking(0.0, 0.0)  # over at once
 DRY = st.sampled_from([False, False, False, True])
-ENDS = ["release", "release", "backoff", "code", "give up"]
+ENDS = ["release", "release", "backoff", "blocked", "code", "give up"]
+SITES = st.sampled_from(["other", "site"])
 _WATCH = {
     "sqlite": (
         "CREATE TRIGGER {name} AFTER UPDATE ON {table} WHEN NEW.status <> OLD.status"
@@ -128,11 +141,9 @@ class Lives(RuleBasedStateMachine):
 
     @rule(worker=WORKERS, limit=st.integers(1, 3), lease=st.sampled_from([0.0, 0.0, 15.0]))
     def claim(self, worker: str, limit: int, lease: float) -> None:
-        claimed = leases.claim(
-            self.db, self.task.id, worker=worker, instance=self.instance[worker], limit=limit,
-            lease=lease,
-        )  # fmt: skip
-        self.owners += [(one, one.position) for one in claimed]
+        parked = look_parked(self.db)
+        claimed = self._claim(worker, limit, lease)
+        assert not {one.site for one in claimed} & parked.keys()
         self.acts["claim"] += len(claimed)
 
     @rule(at=OWNERS, count=st.integers(1, LAST), fails=st.booleans(), rejects=st.booleans())
@@ -166,6 +177,8 @@ class Lives(RuleBasedStateMachine):
             record = Finish(*ids, "failed", "given up")
         elif how == "release":
             record = Release(*ids, "released")
+        elif how == "blocked":
+            record = Release(*ids, "the site is blocked: 403", "blocked", 0.0)
         elif how == "backoff":
             record = Release(*ids, "HttpError: 503", "retryable", 0.0, True)
         else:
@@ -173,9 +186,14 @@ class Lives(RuleBasedStateMachine):
         self._commit(at, [record])
         self.acts["end"] += 1
 
-    @rule(worker=WORKERS, how=st.sampled_from(ENDS), rejects=st.booleans())
-    def works(self, worker: str, how: str, rejects: bool) -> None:
+    @rule(
+        worker=WORKERS, how=st.sampled_from(ENDS), rejects=st.booleans(),
+        well=st.sampled_from([True, True, False]),
+    )  # fmt: skip
+    def works(self, worker: str, how: str, rejects: bool, well: bool = False) -> None:
         """A worker reads what it can get to the end, and gives up what it cannot."""
+        for site in ("other", "site") if well else ():
+            self.says_of_a_site(site, "healthy", False)
         before = len(self.owners)
         self.claim(worker, 2, 15.0)
         for at in range(len(self.owners) - before):
@@ -214,7 +232,56 @@ class Lives(RuleBasedStateMachine):
             return
         self.acts["new run"] += 1
 
+    @rule(site=SITES, state=st.sampled_from(["suspect", "healthy", "blocked"]))
+    def judges(self, site: str, state: str) -> None:
+        """A worker says how a site is; a blocked one may be tried at once."""
+        before = circuits.judge_site(self.db, site, state, "403s", parking=PARKING, by="a worker")
+        assert before.state in (state, "blocked", "paused", "healthy")
+        self.acts[f"judge {state}"] += 1
+
+    @rule(
+        site=SITES, worker=WORKERS,
+        how=st.sampled_from(["passes", "passes", "fails", "dies", "gives up"]),
+    )  # fmt: skip
+    def tries(self, site: str, worker: str, how: str) -> None:
+        """A worker tries a blocked site with one shard of it."""
+        instance = self.instance[worker]
+        if not circuits.claim_probe(self.db, site, instance=instance, lease=0.0):
+            return
+        circuits.claim_probe(self.db, site, instance=instance, lease=15.0)
+        self._claim(worker, 1, 15.0, intake=Intake(sites=frozenset({site})), tries=site)
+        if how == "dies":
+            self.dies(worker)
+        elif how == "gives up":
+            circuits.drop_probe(self.db, site, instance=instance)
+        else:
+            row = circuits.probe_result(
+                self.db, site, how == "passes", "it was tried", instance=instance,
+                parking=PARKING, by=worker,
+            )  # fmt: skip
+            assert row is not None
+        self.acts[f"try that {how}"] += 1
+
     # An operator
+
+    @rule(
+        site=SITES,
+        state=st.sampled_from(["healthy", "healthy", "healthy", "paused", "blocked"]),
+        dry=DRY,
+    )
+    def says_of_a_site(self, site: str, state: str, dry: bool) -> None:
+        seconds = 0.0 if state == "blocked" else None
+        before = health.sites(self.db)
+        try:
+            health.set_site(
+                self.db, site, state, actor="operator", seconds=seconds,
+                reason=f"number {next(self.stamp)}", dry_run=dry,
+            )  # fmt: skip
+        except ActRefused:
+            self.acts["site refused"] += 1
+            return
+        assert not dry or health.sites(self.db) == before
+        self.acts[f"site {state}"] += 1
 
     @rule(
         kind=st.sampled_from(
@@ -273,6 +340,14 @@ class Lives(RuleBasedStateMachine):
         self.acts[kind] += 1
         if before is not None:
             assert read_snapshot(self.db) == before
+
+    def _claim(self, worker: str, limit: int, lease: float, **options: Any) -> list[ClaimedShard]:
+        claimed = leases.claim(
+            self.db, self.task.id, worker=worker, instance=self.instance[worker], limit=limit,
+            lease=lease, **options,
+        )  # fmt: skip
+        self.owners += [(one, one.position) for one in claimed]
+        return claimed
 
     def _commit(self, at: int, records: list[Record]) -> None:
         place = len(self.owners) - 1 - at % len(self.owners)

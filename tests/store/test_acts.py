@@ -8,7 +8,7 @@ import pytest
 
 from scrapy_resume.exceptions import ActRefused, ConfigurationError
 from scrapy_resume.page import Shard
-from scrapy_resume.store import acts, leases, operations, quarantine, tasks, wishes
+from scrapy_resume.store import acts, health, leases, operations, quarantine, tasks, wishes
 from scrapy_resume.store.checkpoints import Finish, Release
 from scrapy_resume.store.leases import ClaimedShard
 from scrapy_resume.store.quarantine import QuarantineRecord
@@ -584,3 +584,19 @@ def test_what_cannot_be_done_is_refused_in_one_sentence(
         EVERY[kind](world.db, task.id, **WHO)
     assert "\n" not in str(refusal.value)
     assert everything(world) == before
+
+
+def test_a_reason_may_be_long_and_hold_what_no_database_takes(world: World) -> None:
+    who = {"actor": "al\udcffice", "reason": "they asked us to \ud800 " * 200}
+    task = world.plan(1)
+    acts.pause(world.db, task.id, **who)
+    assert run(world, task).reason.startswith("paused by al?ice: they asked us to ? they")
+    health.pause_site(world.db, "site", **who)
+    (site,) = health.sites(world.db)
+    assert (site.set_by, len(site.reason)) == ("al?ice", 500)
+
+
+@pytest.mark.parametrize("which", ["9" * 19, "9" * 5000])
+def test_no_run_has_a_number_that_no_database_holds(world: World, which: str) -> None:
+    world.plan(1)
+    assert tasks.find_tasks(world.db, which) == []

@@ -108,7 +108,7 @@ def test_concurrent_claimers_in_processes(world: World, database_url: str) -> No
     processes = [start_process(CLAIMER, database_url, str(task.id), f"p{n}") for n in range(4)]
     claimed: list[tuple[int, int]] = []
     for process in processes:
-        out, errors = process.communicate(timeout=60)
+        out, errors = process.communicate(timeout=180)
         assert process.returncode == 0, errors
         claimed += map(tuple, json.loads(out))
     _take_the_rest(world, task, claimed)

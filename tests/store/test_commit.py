@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from scrapy_resume.store import tasks
+from scrapy_resume.page import Shard
+from scrapy_resume.store import operations, setbacks, tasks
 from scrapy_resume.store.checkpoints import Finish, Release
 from tests.store.worlds import World, failure, item, page
 
@@ -64,3 +65,30 @@ def test_last_in_page_order_wins(world: World) -> None:
     )
     assert world.items() == {"k": {"key": "k", "price": 9}}
     assert world.shard(two.id).written_count == 1
+
+
+def test_a_database_that_lost_commits_is_not_built_upon(world: World) -> None:
+    """A failover to a copy that is behind: what its owner says next builds on what is gone."""
+    task = world.plan([Shard("bounded", 1, 4), Shard("open"), Shard("back"), Shard("held")])
+    claimed = world.claim(task)
+    world.commit(*(page(one, 1) for one in claimed))
+    world.commit(*(page(one, number) for one in claimed for number in (2, 3)))
+    world.sql("UPDATE resume_task_shard SET version = 1, cur_page = 1, page_count = 1")
+    bounded, open_ended, given_back, held = claimed
+    ids = {one.id: (one.id, one.fencing_token) for one in claimed}
+    for records in (
+        [page(bounded, 4)],
+        [Finish(*ids[open_ended.id], "done", "all read")],
+        [page(given_back, 4), Release(*ids[given_back.id], "stopped")],
+        [failure(held, 4)],
+    ):
+        for _ in range(2):  # what comes later of the same owner changes nothing
+            assert world.commit(*records).fenced == {records[0].shard_id}
+    for one in claimed:
+        row = world.shard(one.id)
+        assert (row.status, row.cur_page, row.fencing_token) == ("pending", 1, 2)
+    told = [act for _, act in operations.find(world.db, task.id)]
+    assert [act.reason for act in told] == [setbacks.REASON] * 4
+    again = world.claim(task)
+    assert {one.position.cur_page for one in again} == {1}
+    assert all(one.read_again_at is not None for one in again)  # nothing counts as read before

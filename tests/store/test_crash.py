@@ -58,7 +58,7 @@ def check(world: World) -> None:
 def test_a_process_killed_at_any_point(world: World, database_url: str, point: str) -> None:
     task = world.plan(2)
     process = start_process(OWNER, database_url, "60", fault=f"{point}:kill")
-    process.communicate(timeout=60)
+    process.communicate(timeout=180)
     assert process.returncode == -signal.SIGKILL
     check(world)
     leases.reclaim_worker(world.db, worker="dies", instance="second")
@@ -82,7 +82,7 @@ world.claim(task, lease=0)
 leases.reap(world.db, actor="reaper")
 """
     process = start_process(script, database_url, fault=f"{point}:kill")
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=180)
     assert process.returncode == -signal.SIGKILL, errors
     task = world.plan(3) if point.startswith("plan") else tasks.find_tasks(world.db, "books")[0]
     assert (task.planned_at is not None, task.run_no) == (True, 1)
@@ -117,7 +117,7 @@ def test_the_server_killed_at_any_point(mariadb: MariaDB, mariadb_name: str, poi
         check(world)
     finally:
         os.kill(process.pid, signal.SIGCONT)
-    out, errors = process.communicate(timeout=60)
+    out, errors = process.communicate(timeout=180)
     assert json.loads(out.splitlines()[-1]) == [], errors
     check(world)
     assert [world.shard(shard_id).cur_page for shard_id in (1, 2)] == [4, 4]
@@ -142,7 +142,7 @@ def test_an_owner_frozen_beyond_its_lease_is_fenced(
         rows = [world.shard(1), world.shard(2)]
     finally:
         os.kill(process.pid, signal.SIGCONT)
-    out, errors = process.communicate(timeout=60)
+    out, errors = process.communicate(timeout=180)
     assert json.loads(out.splitlines()[-1]) == [1, 2], errors
     assert [world.shard(1), world.shard(2)] == rows
     done = 1 if point.startswith("commit.begin") else 2
@@ -163,7 +163,7 @@ def test_an_owner_frozen_inside_its_transaction_is_passed_over(
         assert leases.reap(world.db, actor="reaper") == []
     finally:
         os.kill(process.pid, signal.SIGCONT)
-    out, errors = process.communicate(timeout=60)
+    out, errors = process.communicate(timeout=180)
     assert json.loads(out.splitlines()[-1]) == [], errors
     check(world)
     world.db.close()

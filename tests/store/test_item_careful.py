@@ -163,18 +163,18 @@ def test_a_key_that_somebody_else_inserts_meanwhile(mariadb_world: World) -> Non
     shelf.store({"isbn": "1", "slug": "a"})
     from scrapy_resume.store.items.sending import Sender
 
-    known = Sender._known
+    known = Sender.known
     looks = []
 
     def blind(self: Sender, part: Any) -> Any:
         looks.append(part)
         return set() if len(looks) == 1 else known(self, part)
 
-    Sender._known = blind  # type: ignore[method-assign]
+    Sender.known = blind  # type: ignore[method-assign]
     try:
         shelf.store({"isbn": "1", "slug": "b", "price": 2}, {"isbn": "2", "slug": "c"})
     finally:
-        Sender._known = known  # type: ignore[method-assign]
+        Sender.known = known  # type: ignore[method-assign]
     assert shelf.rows("isbn, slug, price") == [("1", "b", 2), ("2", "c", None)]
     assert shelf.refused() == []
 

@@ -6,9 +6,11 @@ import threading
 
 import pytest
 
-from scrapy_resume.store import groups, leases, quarantine
+from scrapy_resume.store import groups, leases, migrate, quarantine
 from scrapy_resume.store.checkpoints import Finish, Release
+from scrapy_resume.store.engine import Database
 from tests.proxy import Proxy
+from tests.services import MariaDB
 from tests.store.worlds import World, item, page
 
 
@@ -112,3 +114,14 @@ def test_txn_4_a_run_whose_reply_is_lost_is_opened_once(
     proxy.rule("COMMIT", action)
     assert relayed.open(run).run_no == 1
     assert world.sql("SELECT COUNT(*) FROM resume_task") == [(1,)]
+
+
+def test_the_database_goes_away_in_the_first_start(
+    mariadb: MariaDB, mariadb_name: str, proxy: Proxy
+) -> None:
+    """In the middle of making the tables, with the lock that keeps others from it."""
+    rule = proxy.rule(r"\s*CREATE TABLE", "cut_before", skip=2)
+    db = Database.connect(mariadb.url(mariadb_name, port=proxy.port))
+    migrate.ensure_schema(db)
+    db.close()
+    assert rule.met.is_set()

@@ -124,7 +124,8 @@ def test_older_tables_keep_their_rows(database_url: str) -> None:
     with db.transaction() as conn:
         for statement in OLD_ROWS:
             conn.exec_driver_sql(statement)
-    with pytest.raises(SchemaMismatch, match="0001, older than 0003; run `scrapy resume db up"):
+    older = f"0001, older than {migrate.SCHEMA_VERSION}; run `scrapy resume db up"
+    with pytest.raises(SchemaMismatch, match=older):
         migrate.ensure_schema(db)
     migrate.upgrade(db)
     assert migrate.check(db) == []
@@ -193,7 +194,8 @@ def test_newer_tables_that_no_longer_say_whose_they_are(database_url: str) -> No
     stamp(db, "9999")
     with db.transaction() as conn:
         conn.exec_driver_sql("DROP TABLE resume_meta")
-    with pytest.raises(SchemaMismatch, match="newer than 0002; this worker needs a newer scrapy"):
+    needs = f"newer than {migrate.SCHEMA_VERSION}; this worker needs a newer scrapy"
+    with pytest.raises(SchemaMismatch, match=needs):
         migrate.still_fits(db)
 
 

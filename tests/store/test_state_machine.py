@@ -33,7 +33,7 @@ def live(url: str, *, examples: int, steps: int) -> type[Lives]:
 
 def test_workers_and_operators_in_any_order(database_url: str) -> None:
     machine = live(database_url, examples=8, steps=40)
-    assert machine.acts["pages"] and machine.moves
+    assert machine.acts["plan"] and machine.moves
 
 
 @pytest.mark.stress
@@ -42,6 +42,8 @@ def test_stress_ten_thousand_acts(database_url: str) -> None:
     assert machine.acts.total() >= 10_000
     done = {kind for kind in machine.acts if not kind.endswith("refused")}
     assert done >= {*acts.__all__} - {"ActResult", "carry_out"}
+    assert machine.acts["pages"] >= 200
+    assert done >= {f"try that {how}" for how in ("passes", "fails", "dies", "gives up")}
     every = {(a, b) for move in transitions.SHARD.values() for a in move.before for b in move.after}
     assert {edge for edge in every if edge[0] != edge[1]} <= set(machine.moves)
 

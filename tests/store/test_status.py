@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 
 import pytest
+from sqlalchemy import update
 
 from scrapy_resume.exceptions import ConfigurationError
 from scrapy_resume.page import ErrorKind, Shard
@@ -109,3 +111,22 @@ def test_the_verdicts_reason_names_the_shards_reasons(world: World) -> None:
     )  # fmt: skip
     over = tasks.finish_run(world.db, task.id)
     assert over.reason == "1 shard not done: 1 failed (page 2: 410 Gone)"
+
+
+def test_for_how_long_a_run_was_quiet(world: World) -> None:
+    """By the database's clock, over all its shards; a held page is nothing that moved."""
+    task = world.plan(2)
+    shard, runs = world.db.tables.task_shard, world.db.tables.task
+    past = datetime(2020, 1, 1)
+    with world.db.transaction() as conn:
+        conn.execute(update(runs).values(started_at=past))
+    assert status.quiet_for(world.db, task.id) > 3e7
+    one, two = world.claim(task, 2)
+    world.commit(page(one, 1), page(two, 1))
+    with world.db.transaction() as conn:
+        conn.execute(update(shard).where(shard.c.id == one.id).values(checkpoint_at=past))
+    assert status.quiet_for(world.db, task.id) < 60
+    with world.db.transaction() as conn:
+        conn.execute(update(shard).values(checkpoint_at=past))
+    world.commit(failure(one, 2))
+    assert status.quiet_for(world.db, task.id) > 3e7

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import select, text
 
+from scrapy_resume.intake import Intake
 from scrapy_resume.page import ErrorKind, Shard, Trouble, Where
 from scrapy_resume.store import checkpoints, leases, tasks
 from scrapy_resume.store.checkpoints import CommitResult, PageFailure, PageRecord, Record
@@ -19,6 +20,7 @@ from scrapy_resume.store.tasks import Task
 from scrapy_resume.watermark import Position
 
 LEASE = 15.0
+_EVERYTHING = Intake()
 
 
 @dataclass
@@ -50,12 +52,12 @@ class World:
 
     def claim(
         self, task: Task, limit: int = 100, *, worker: str = "w", instance: str = "w1",
-        lease: float = LEASE, alone: bool = True,
+        lease: float = LEASE, alone: bool = True, intake: Intake = _EVERYTHING,
     ) -> list[ClaimedShard]:  # fmt: skip
         """Claim shards, and remember where they stand."""
         claimed = leases.claim(
             self.db, task.id, worker=worker, instance=instance, limit=limit, lease=lease,
-            alone=alone,
+            alone=alone, intake=intake,
         )  # fmt: skip
         self.positions.update({one.id: one.position for one in claimed})
         return claimed

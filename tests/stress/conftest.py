@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tests.acceptance.conftest import (
-    forks,
     mariadb_bench,
     pytest_sessionfinish,
     pytest_terminal_summary,
@@ -13,7 +12,6 @@ from tests.acceptance.conftest import (
 )
 
 __all__ = [
-    "forks",
     "mariadb_bench",
     "pytest_sessionfinish",
     "pytest_terminal_summary",

@@ -31,8 +31,11 @@ class Loop:
         self.task, self.link, self.policy = SimpleNamespace(id=1), None, None
         self.work = SimpleNamespace(claim=None)
 
-    async def ask(self, call: Any, task: int, wanted: int, alone: bool, hints: Any) -> list[Any]:
+    async def ask(
+        self, call: Any, task: int, wanted: int, alone: bool, hints: Any, without: Any
+    ) -> list[Any]:
         self.asked.append((self.now, wanted))
+        self.without = without
         given = min(wanted, self.available)
         self.available -= given
         ids = range(len(self.flow.shards), len(self.flow.shards) + given)
@@ -44,8 +47,10 @@ class Loop:
     put_back = _hear
 
     def _hold(self, shard: Any) -> None:
-        walk = SimpleNamespace(opening=True, suspect=False)
-        self.flow.shards[shard.id] = SimpleNamespace(begun=False, walk=walk)
+        walk = SimpleNamespace(opening=True, suspect=False, blocked=None)
+        self.flow.shards[shard.id] = SimpleNamespace(
+            begun=False, waits=False, walk=walk, site=f"site {shard.id}"
+        )
 
     def begin(self) -> None:
         for shard in self.flow.shards.values():
@@ -70,6 +75,16 @@ def test_it_takes_no_more_than_it_can_begin(loop: Loop) -> None:
     assert loop.asked == [(1000, 16)]
 
 
+def test_a_stop_while_redis_is_asked_leaves_the_database_alone(loop: Loop) -> None:
+    async def take(*_: Any) -> list[int]:
+        loop.flow.stopping = True
+        return [7]
+
+    loop.available, loop.link = 1, SimpleNamespace(take=take, settle=None)
+    claim(Claimer(loop))
+    assert loop.asked == [] and loop.flow.shards == {}
+
+
 def test_it_takes_nothing_while_one_has_not_begun(loop: Loop) -> None:
     loop.settings.shards, loop.available = 100, 200
     one = Claimer(loop)
@@ -78,6 +93,30 @@ def test_it_takes_nothing_while_one_has_not_begun(loop: Loop) -> None:
     loop.begin()
     assert claim(one)
     assert [wanted for _, wanted in loop.asked] == [16, 16]
+
+
+def test_a_shard_that_waits_for_its_site_keeps_only_its_site_from_being_claimed(
+    loop: Loop,
+) -> None:
+    loop.settings.shards, loop.available = 8, 1
+    one = Claimer(loop)
+    claim(one)
+    loop.flow.shards[0].waits = True
+    one.again()
+    assert claim(one)
+    assert [wanted for _, wanted in loop.asked] == [8, 7]
+    assert loop.without == {"site 0"}
+
+
+def test_shards_of_a_site_whose_blocked_ones_still_end_are_not_claimed(loop: Loop) -> None:
+    loop.available = 2
+    one = Claimer(loop)
+    claim(one)
+    loop.begin()
+    loop.flow.shards[1].walk.blocked = object()
+    one.again()
+    claim(one)
+    assert loop.without == {"site 1"}
 
 
 def test_it_asks_again_once_a_quarter_is_free(loop: Loop) -> None:

@@ -9,6 +9,7 @@ from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 
+from scrapy_resume import departure, journalreplay
 from scrapy_resume.departure import Departure
 from scrapy_resume.exceptions import StoreUnavailable
 from scrapy_resume.store import leases, workers
@@ -17,8 +18,9 @@ from scrapy_resume.work import Work
 
 def leave(*, registered: bool, told: bool) -> bool:
     """Whether the slot of a process that leaves says that it ended in order."""
-    loop: Any = MagicMock(link=None, task=None)
-    loop.flow.release_all = loop.control.stop = loop.control.run = AsyncMock()
+    loop: Any = MagicMock(link=None, task=None, journalling=None)
+    loop.provisional.close = loop.control.run = AsyncMock()
+    loop.flow.release_all = loop.control.stop = loop.control.run
     if not told:
         loop.control.run = AsyncMock(side_effect=StoreUnavailable("away"))
     loop.work.registered = registered
@@ -39,6 +41,36 @@ def test_a_process_that_never_saw_the_database_leaves_its_predecessors_death_on_
     assert not leave(registered=False, told=True)
 
 
+def test_the_database_is_waited_for_until_some_time_after_the_grace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    timers: list[tuple[float, Any]] = []
+
+    def later(seconds: float, call: Any) -> Any:
+        timers.append((seconds, call))
+        return MagicMock()
+
+    monkeypatch.setattr(departure, "call_later", later)
+    loop: Any = MagicMock()
+    loop.settings.grace = 8.0
+    leaving = Departure(loop)
+    leaving.begin()
+    leaving.begin()  # a second sign changes nothing
+    (grace, out_of_grace), (last, out_of_time) = timers
+    assert grace == 8 and last > grace
+    loop.flow.release_all = AsyncMock()
+    monkeypatch.setattr(departure, "deferred_from_coro", lambda coro: coro.close())
+    out_of_grace()
+    told = [name for name, *_ in loop.mock_calls if name in ("flow.abandon", "ledger.abort")]
+    assert told == ["flow.abandon", "ledger.abort"]  # or its failures would count as the site's
+    loop.session.database.cut.assert_not_called()
+    out_of_time()
+    loop.session.database.cut.assert_called_once()
+    leaving.over()
+    stat, took = loop.crawler.stats.set_value.call_args.args
+    assert stat == "resume/stop/seconds" and took >= 0
+
+
 def test_a_process_is_on_record_once_its_predecessors_shards_are_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -46,10 +78,12 @@ def test_a_process_is_on_record_once_its_predecessors_shards_are_back(
         raise StoreUnavailable("away")
 
     monkeypatch.setattr(leases, "reclaim_worker", away)
+    monkeypatch.setattr(journalreplay, "steps", lambda *args, **kwargs: iter(()))
     monkeypatch.setattr(workers, "namesakes", lambda *args, **kwargs: [])
     database: Any = SimpleNamespace(require_claims=lambda: None)
-    slot: Any = SimpleNamespace(worker="w", instance="i", host="h", pid=1, earlier=set())
-    settings: Any = SimpleNamespace(shards=1, lease=15)
+    slot: Any = SimpleNamespace(worker="w", instance="i", host="h", pid=1, earlier=set(),
+                                directory=None, signature="w on h")  # fmt: skip
+    settings: Any = SimpleNamespace(shards=1, lease=15, run="auto")
     work = Work(database, settings, SimpleNamespace(), slot)  # type: ignore[arg-type]
     with pytest.raises(StoreUnavailable):
         work.open()

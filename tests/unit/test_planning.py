@@ -17,6 +17,7 @@ from scrapy_resume.planning import (
     checked,
     default_site,
     identity_arguments,
+    job_id,
     task_name,
 )
 
@@ -54,6 +55,20 @@ def test_identity_args_say_it_outright() -> None:
     spider = Spider()
     spider.identity_args = ("category",)
     assert identity_arguments(spider, {"category": "a", "note": "b"}) == {"category": "a"}
+
+
+def test_a_job_s_id_is_never_part_of_the_name() -> None:
+    spider = Spider()
+    spider.identity_args = ("category", "_job")
+    given = {"category": "a", "_job": "6487ec"}
+    assert identity_arguments(spider, given) == {"category": "a"}
+
+
+def test_the_id_of_a_job_is_scrapyd_s_argument_or_a_variable() -> None:
+    environ = {"SCRAPY_JOB": "1/2/3"}
+    assert job_id({"_job": "6487ec", "category": "a"}, environ) == "6487ec"
+    assert job_id({"_job": ""}, environ) == job_id({}, environ) == "1/2/3"
+    assert job_id({"job": "x"}, {}) is None
 
 
 def test_a_long_name_stays_distinct() -> None:

@@ -156,7 +156,7 @@ def test_a_misspelt_setting_is_refused_with_the_nearest_name(where: str) -> None
     assert "RESUME_COMMIT_PAGES?" in message
 
 
-@pytest.mark.parametrize("name", ["RESUME_JOURNAL", "RESUME_MASTER_URL", "RESUME_REDIS_URI"])
+@pytest.mark.parametrize("name", ["RESUME_JOURNAL_DIR", "RESUME_MASTER_URL", "RESUME_REDIS_URI"])
 def test_a_setting_of_nothing_we_have_is_refused(name: str) -> None:
     assert name in refusal({name: "secret://canary"})
     assert "canary" not in refusal({name: "secret://canary"})

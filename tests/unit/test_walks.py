@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -242,6 +243,38 @@ def test_a_failed_page_can_be_set_aside_unless_the_site_blocks() -> None:
     driver.run(site)
     assert driver.set_aside == [2]
     assert driver.held == [3]
+
+
+@given(st.sets(st.integers(1, 19)), st.integers(1, 6), st.integers(0, 999))
+@settings(max_examples=60)
+def test_pages_behind_bad_ones_are_read_in_whatever_order_they_end(
+    bad: set[int], slots: int, seed: int
+) -> None:
+    """The last page is well, so nothing is too deep for the site."""
+    walk = BoundedWalk(claimed(last=20), PagePolicy(in_flight=slots, retries=0))
+    wrong = PageEnd(0, Decision.FAILED, trouble(ErrorKind.PERMANENT, 400))
+    driver = Driver(walk)
+    driver.run(
+        {n: replace(wrong, number=n) if n in bad else complete(n) for n in range(1, 21)}, seed
+    )
+    assert sorted(driver.committed) == sorted(set(range(1, 21)) - bad)
+    assert sorted(driver.held) == sorted(bad)
+    assert sorted(driver.asked) == list(range(1, 21))
+
+
+@given(st.integers(0, 40), st.integers(1, 6), st.integers(0, 999))
+@settings(max_examples=60)
+def test_a_list_that_the_site_cuts_is_asked_for_little_beyond(
+    depth: int, slots: int, seed: int
+) -> None:
+    walk = BoundedWalk(claimed(last=50), PagePolicy(in_flight=slots, retries=0))
+    wrong = PageEnd(0, Decision.FAILED, trouble(ErrorKind.PERMANENT, 400))
+    ends = {n: complete(n) if n <= depth else replace(wrong, number=n) for n in range(1, 51)}
+    driver = Driver(walk)
+    driver.run(ends, seed)
+    assert sorted(driver.committed) == list(range(1, depth + 1))
+    assert len(driver.held) <= 3 + 2 * slots
+    assert f"depth limit at page {depth + 1}: " in walk.result().reason
 
 
 def chain(last: int) -> dict[int, PageEnd]:

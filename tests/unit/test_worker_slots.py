@@ -33,7 +33,7 @@ def test_a_slot_that_ended_in_order_is_no_dead_neighbour(tmp_path: Path) -> None
 def test_a_slot_whose_end_could_not_be_recorded_looks_dead(tmp_path: Path) -> None:
     ours, other = WorkerSlot.take(tmp_path), WorkerSlot.take(tmp_path)
     other.free(clean=False)
-    assert list(ours.dead_neighbours()) == [other.worker]
+    assert [dead.worker for dead in ours.dead_neighbours()] == [other.worker]
     ours.free()
 
 
@@ -58,7 +58,7 @@ def test_a_dead_neighbour_stays_locked_while_it_is_dealt_with(tmp_path: Path) ->
     os.waitpid(pid, 0)
     for dead in ours.dead_neighbours():
         newcomer = WorkerSlot.take(tmp_path)
-        assert newcomer.worker != dead
+        assert newcomer.worker != dead.worker
         assert list(newcomer.dead_neighbours()) == []
         newcomer.free()
     ours.free()
@@ -85,6 +85,25 @@ def test_a_dead_neighbour_of_another_database_is_left_to_that(tmp_path: Path) ->
     again.free()
 
 
+def test_instances_are_remembered_until_one_of_them_has_told_the_database(tmp_path: Path) -> None:
+    """The first is the one on record; the others perhaps never got so far."""
+    instances = []
+    for _ in range(30):
+        slot = WorkerSlot.take(tmp_path)
+        assert instances[:1] == [one for one in instances[:1] if one in slot.earlier]
+        assert set(instances[-20:]) <= slot.earlier and len(slot.earlier) <= 22
+        instances.append(slot.instance)
+        slot.free(clean=False)
+    slot = WorkerSlot.take(tmp_path)
+    slot.registered()
+    assert slot.earlier == set()
+    slot.free(clean=False)
+    again = WorkerSlot.take(tmp_path)
+    assert again.earlier == {slot.instance}
+    again.free()
+    assert WorkerSlot.take(tmp_path).earlier == set()
+
+
 def test_a_neighbour_with_damaged_or_missing_files_hides_no_other(tmp_path: Path) -> None:
     ours, odd, dead, other = (WorkerSlot.take(tmp_path) for _ in range(4))
     (odd.directory / "instance").write_bytes(b"\xff\xfe")
@@ -93,7 +112,7 @@ def test_a_neighbour_with_damaged_or_missing_files_hides_no_other(tmp_path: Path
     (odd.directory / "lock").unlink()
     (odd.directory / "lock").mkdir()  # what cannot even be opened
     dead.free(clean=False)
-    assert list(ours.dead_neighbours()) == [dead.worker]
+    assert [one.worker for one in ours.dead_neighbours()] == [dead.worker]
     assert ours.living_neighbours() == {ours.instance, other.instance}
     ours.free()
     other.free()
