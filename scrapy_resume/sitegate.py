@@ -183,9 +183,15 @@ class SiteGate:
         """Others say so: give our shards of the site back."""
         doubts, site = self._flow.doubts, parked.site
         if parked.state == "paused":
-            for shard in [one for one in self._flow.shards.values() if one.site == site]:
-                if not shard.walk.leaving:
-                    doubts.give_up(shard, shard.walk.leave())
+            held = [one for one in self._flow.shards.values() if one.site == site]
+            ours = [shard for shard in held if not shard.walk.leaving]
+            if ours:
+                logger.info(
+                    "The site %s is paused (%s): %d shard(s) held here are given back", site,
+                    parked.reason, len(ours), extra={"action": "site_paused"},
+                )  # fmt: skip
+            for shard in ours:
+                doubts.give_up(shard, shard.walk.leave())
         elif self._watch.on and not self._watch.is_blocked(site):
             judgement = Judgement(SiteState.BLOCKED, parked.reason)
             self._watch.learn(site, judgement)

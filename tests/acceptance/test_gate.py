@@ -215,6 +215,7 @@ def test_the_shards_of_a_paused_site_are_given_back_and_the_others_read(
     assert bench.site.hits(page=8) == bench.site.hits(page=11) == 0
     assert all(shard["attempt_count"] == 0 for shard in bad(bench))
     assert "parked with their site" in crawl.stats["resume/verdict_reason"]
+    assert crawl.log.count("The site bad is paused (") == 1
     health.unpause_site(bench.database, "bad", **WHO)
     bench.crawl()
     bench.assert_complete(reference(NUMBERED))

@@ -40,7 +40,8 @@ def test_a_shard_that_a_worker_holds(resume: Scrapy, world: World) -> None:
     )  # fmt: skip
     (shard,) = world.claim(task, worker="worker-of-one", instance="i1", lease=1000)
     world.commit(page(shard, 1), page(shard, 3))
-    _, said, advice = resume("why", "books").out.splitlines()
+    headline, said, advice = resume("why", "books").out.splitlines()
+    assert headline.startswith("Run 1 of books (id 1) is running: ")
     assert said.startswith(
         "Shard 1 (site, pages 1-, read up to 1 and 3, missing 2,4-) is held by worker worker-o"
         " (crawler7, pid 4711) for 16 min more unless it renews, until 2"
@@ -82,15 +83,6 @@ def test_a_blocked_sites_error_is_said_once(resume: Scrapy, world: World) -> Non
     assert resume("why", "books").out.count("HTTP 403") == 1
     world.sql("UPDATE resume_task_shard SET last_error = 'HTTP 429'")
     assert "  last error: HTTP 429" in resume("why", "books").out.splitlines()
-
-
-def test_a_run_that_a_worker_waits_for_is_running(resume: Scrapy, world: World) -> None:
-    world.plan([Shard("a", 1, 10)])
-    workers.register(
-        world.db, worker="w", instance="i1", host="h", pid=1, version="1", protocol=1, capacity=8,
-    )  # fmt: skip
-    headline = resume("why", "books").out.splitlines()[0]
-    assert "is running: " in headline or "nobody works on it" in headline
 
 
 def test_an_error_of_the_spiders_own_code(resume: Scrapy, world: World) -> None:
