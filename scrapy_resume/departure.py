@@ -108,7 +108,7 @@ class Departure:
         if left or not loop.work.registered:
             return False  # nothing is given back before its pages: they are still in the journal
         try:
-            await loop.control.run(loop.work.stopped)
+            await loop.control.run(loop.work.stopped, loop.session.failure)
             if loop.task is not None:
                 if loop.session.verdict is None:
                     await loop.conclude()

@@ -290,9 +290,13 @@ class Work:
             reason += _next_try(self.outlook(task_id))
         return task, verdict.value, reason
 
-    def stopped(self) -> None:
-        """Give back what this instance still holds, and record that it ended."""
-        leases.release_instance(self._db, instance=self._slot.instance)
+    def stopped(self, failure: str | None = None) -> None:
+        """Give back what this instance still holds, and record that it ended.
+
+        *failure* is the error that stopped the crawl, if one did.
+        """
+        ended = f"the crawl was stopped by: {failure}" if failure else "its process ended"
+        leases.release_instance(self._db, instance=self._slot.instance, reason=f"released: {ended}")
         workers.stopped(self._db, instance=self._slot.instance)
 
 
