@@ -26,7 +26,7 @@ def test_at_the_quota_nothing_is_asked_for_until_half_of_it_is_stored(
     relayed: Bench, proxy: Proxy, reference: Reference
 ) -> None:
     """In an outage, and what is on its way when it is reached comes on top."""
-    bench, spider = relayed, NUMBERED + "    last_page = 40\n"
+    bench, spider = relayed, NUMBERED + "    last_page = 40\n    shard_pages = 40\n"
     bench.site.listing.__init__(pages=40, rows=10)  # type: ignore[misc]
     bench.write(spider, settings=QUICK)
     held = bench.site.behave(page=5, hold=True)
@@ -36,7 +36,8 @@ def test_at_the_quota_nothing_is_asked_for_until_half_of_it_is_stored(
     bench.site.heal()
     crawl.wait_until_logged("The journal is full")
     crawl.wait_until_logged("The database is away")
-    assert len(bench.site.requests) < 20
+    # Eight are in the journal and two on their way; how many were stored before is chance.
+    assert len(bench.site.requests) < 32
     proxy.come_back()
     crawl.wait()
     bench.assert_complete(reference(spider, pages=40))
