@@ -14,14 +14,19 @@ and empty pages are stored, unless an earlier run of the task had found some.
 An empty page made of other elements than the pages with items is no page of the list,
 whatever the others hold: it is asked for again, then held as blocked. A page that says
 itself that the list ends (``end_of_shard``) is believed.
+
+A page whose details were refused is doubted too: a site that begins to refuse everything is
+judged blocked some answers later. The next good answer of the site, to whatever request, has
+it stored without them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from scrapy.utils.asyncio import call_later
+from twisted.internet.defer import Deferred
 
 from scrapy_resume.checks import Check, Checks
 from scrapy_resume.health import Judgement, Signal, SiteState
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from scrapy_resume.pageflow import PageFlow
 
 UNTOLD = "it was tried, and no page of this run is known to hold items as those of others are"
+_LOOK = 1.0  # seconds between two looks whether others of a site still read
 UNHEALTHY = "unhealthy: no page holds items, although an earlier run stored some"
 
 
@@ -49,7 +55,9 @@ class Doubts:
         logs_in = bool(getattr(flow.spider, "logs_in", False))
         self.suspicion = Suspicion(watch, logs_in=logs_in, wake=flow.wake)
         self.checks = Checks(lambda page: flow.ledger.abandon(page))
+        self._looking: set[str] = set()
         watch.listeners.append(self.judged)
+        watch.answered = self.answered
 
     # What the opener asks
 
@@ -121,6 +129,7 @@ class Doubts:
             self.check_failed(check, f"{check.words}, which held items before, holds none now")
         elif self.checks.end(check):
             self.suspicion.read(check.site, check.sight, True)
+            self.answered(check.site)
             self._well(check.site, check.sight)
 
     def check_closed(self, page: OpenPage) -> None:
@@ -131,14 +140,19 @@ class Doubts:
             why = "" if trouble is None else f": {trouble.error_class}: {trouble.error}"
             self.check_failed(check, f"{check.words}, which held items before, failed{why}")
 
-    def closed(self, shard: HeldShard, end: PageEnd, page: OpenPage) -> PageEnd:
-        """What became of a page, in the light of what is known of its site.
-
-        If its site is tried with it, that is decided, unless the page is to be doubted.
-        """
+    def closed(self, shard: HeldShard, end: PageEnd, page: OpenPage) -> tuple[PageEnd, bool]:
+        """What became of a page, in the light of what is known of its site, and whether it is
+        to be doubted. If its site is tried with it and it is not, that is decided."""
         end = self.suspicion.judged(shard, end, page)
+        sight = shard.sights.get(end.number)
+        if sight is not None:
+            sight.refused = self._misses_details(shard, end, page)
         if not shard.trying or self.suspects(shard, end):
-            return end
+            return end, self.suspects(shard, end)
+        end = self._tried(shard, end, page)
+        return end, self.suspects(shard, end)
+
+    def _tried(self, shard: HeldShard, end: PageEnd, page: OpenPage) -> PageEnd:
         failed = end.decision is Decision.FAILED
         if not failed and not self.watch.facts(shard.site).window.refuses:
             self._end_probe(shard, True, f"page {end.number} was read")
@@ -158,8 +172,10 @@ class Doubts:
         as all others may be."""
         sight = shard.sights.get(end.number)
         if sight is None or sight.vouched:
-            return False
-        return self._is_refused(shard, end) or (self.suspicion.on and is_empty(end))
+            return sight is not None and sight.refused
+        return (
+            sight.refused or self._is_refused(shard, end) or (self.suspicion.on and is_empty(end))
+        )
 
     def _is_refused(self, shard: HeldShard, end: PageEnd) -> bool:
         """Is the page to be given up, and has its site given no good answer since it was first
@@ -173,9 +189,28 @@ class Doubts:
         refusals = watch.facts(shard.site).window.refusals
         return refusals >= tries and not shard.walk.tries_again(end.number, trouble)
 
+    def _misses_details(self, shard: HeldShard, end: PageEnd, page: OpenPage) -> bool:
+        """Were details of a complete page refused, and has its site given no good answer since?
+        Then the site may have begun to refuse everything."""
+        if shard.trying or not self.suspicion.on or end.decision is not Decision.COMPLETE:
+            return False
+        statuses = self.watch.limits.statuses
+        details = (one for one in page.troubles if one.where is Where.REQUEST)
+        refused = any(one.is_refusal(statuses) for one in details)
+        return refused and self.watch.facts(shard.site).window.refusals > 0
+
+    def answered(self, site: str) -> None:
+        """The site gave a good answer: it does not refuse everything. That to a check says so
+        only once it is read."""
+        check = self.checks.at(site)
+        sights = (shard.sights.get(number) for shard, number in self._doubted(site))
+        if (check is None or check.page is None) and any(map(_lacks_details, sights)):
+            self._store(site, _lacks_details)
+
     def keep(self, shard: HeldShard, end: PageEnd) -> None:
-        """Doubt an empty or refused page; one of a blocked site is put back at once."""
-        walk = shard.walk
+        """Doubt an empty or refused page, or one whose details were; one of a blocked site is put
+        back at once."""
+        walk, sight = shard.walk, shard.sights.get(end.number)
         if self.watch.is_blocked(shard.site) or walk.blocked is not None or walk.leaving:
             self._flow.act(shard, [Discard(end.number)])
             return
@@ -183,6 +218,11 @@ class Doubts:
         walk.doubted.add(end.number)
         if is_empty(end):
             self.watch.note(shard.site, Signal.EMPTY, f"page {end.number}")
+        elif sight is not None and sight.refused:
+            sight.arrived = self.suspicion.now()  # with the last of its details
+            facts = self.watch.facts(shard.site)
+            if facts.good is None and not end.empty and not sight.cached:
+                facts.good = Good(walk.claimed.shard, end.number, sight.request)
         self.consider(shard)
         self._flow.wake()
 
@@ -208,10 +248,30 @@ class Doubts:
         if self.checks.at(site) or self._flow.stopping or self.watch.is_blocked(site):
             return
         doubted = dict.fromkeys(one for one, _ in self._doubted(site))
-        quiet = [one for one in doubted if one.quiet]
-        if quiet or (doubted and self._is_full(site)):
+        quiet, full = [one for one in doubted if one.quiet], self._is_full(site)
+        if quiet and not full and self._others_tell(site, quiet):
+            self._look_later(site)
+        elif quiet or (doubted and full):
             self.checks.begin(next(iter(quiet or doubted)))
             self._flow.wake()
+
+    def _others_tell(self, site: str, quiet: list[HeldShard]) -> bool:
+        """Do *quiet* shards wait for nothing but a good answer, and is more of the site read?"""
+        sights = (one.sights.get(number) for one in quiet for number in one.doubted)
+        shards = self._flow.shards.values()
+        others = any(one.site == site and not one.quiet for one in shards)
+        return others and all(map(_lacks_details, sights))
+
+    def _look_later(self, site: str) -> None:
+        """What the others read may end without any answer."""
+        if site not in self._looking:
+            self._looking.add(site)
+            call_later(_LOOK, self._look, site)
+
+    def _look(self, site: str) -> None:
+        self._looking.discard(site)
+        if any(self._doubted(site)):
+            self._reconsider(site)
 
     def gone(self, shard: HeldShard) -> None:
         """The shard is ours no more, and so is a check that was asked in it."""
@@ -262,13 +322,18 @@ class Doubts:
 
     def _believe(self, site: str, moment: int) -> None:
         """What arrived empty before *moment* is true, unless it looks unlike the list."""
+        self._store(site, lambda sight: sight is None or sight.arrived < moment)
+
+    def _store(self, site: str, believed: Callable[[Sight | None], bool]) -> None:
+        """Act upon the doubted pages whose sight is *believed*."""
         if not any(shard.doubted for shard in self._flow.shards.values()):
             return
         for shard, number in list(self._doubted(site)):
             sight = shard.sights.get(number)
-            if number in shard.doubted and (sight is None or sight.arrived < moment):
+            if number in shard.doubted and believed(sight):
                 end = shard.doubted.pop(number)
                 shard.walk.doubted.discard(number)
+                shard.waiting[number] = Deferred()  # it is read: nobody waits for more of it
                 if sight is not None and is_empty(end):
                     end = self.suspicion.in_light(shard, end, sight)
                 self._flow.act(shard, shard.walk.closed(end))
@@ -304,3 +369,7 @@ class Doubts:
     def _rested(self, shard: HeldShard) -> None:
         shard.resting = False
         self._flow.wake()
+
+
+def _lacks_details(sight: Sight | None) -> bool:
+    return sight is not None and sight.refused

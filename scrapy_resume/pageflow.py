@@ -267,9 +267,8 @@ class PageFlow:
             return None
         shard, number = held
         self.read_now -= 1
-        end = self.doubts.closed(shard, self._judge.end(shard, number, page), page)
+        end, suspect = self.doubts.closed(shard, self._judge.end(shard, number, page), page)
         sight = shard.sights.get(number)
-        suspect = self.doubts.suspects(shard, end)
         if self.stopping and (suspect or end.decision is not Decision.COMPLETE):
             self.forget(shard, number)
             return None

@@ -66,6 +66,7 @@ class SiteWatch:
     ) -> None:
         self.limits, self.on = limits, on
         self.listeners: list[SiteListener] = []
+        self.answered: Callable[[str], None] = lambda site: None  # told each good answer
         self._longest_rest, self._inc = longest_rest, inc_stat
         self._sites: dict[str, SiteFacts] = {}
 
@@ -96,6 +97,8 @@ class SiteWatch:
         judgement = window.note(signal, clock.monotonic(), detail, about)
         if judgement.state is not before:
             self._tell(site, judgement)
+        if signal is Signal.OK:
+            self.answered(site)
 
     def begin(self, site: str, anew: bool = False) -> None:
         """A shard of *site* was claimed, so it may be tried: a blocked one is seen afresh, and

@@ -45,7 +45,8 @@ class Redirected(SiteBlocked):
 class Sight:
     """How a page was asked for, and what was seen of its answer.
 
-    Moments are counted, not measured. *vouched*: the spider says that it is a page.
+    Moments are counted, not measured. *vouched*: the spider says that it is a page. *refused*:
+    details of it were, and the site had given no good answer since.
     """
 
     request: Request
@@ -56,6 +57,7 @@ class Sight:
     got: str = ""
     cached: bool = False
     vouched: bool = False
+    refused: bool = False
     made_of: Counter[str] = field(default_factory=Counter)
 
 

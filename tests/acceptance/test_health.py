@@ -237,6 +237,35 @@ def test_details_that_a_blocked_site_refuses_are_not_set_aside(
     assert bench.task["verdict"] in ("complete", "complete_with_rejects")
 
 
+@pytest.mark.parametrize("least", [10, 100], ids=["by its answers", "by a check"])
+def test_what_is_refused_before_a_site_is_judged_is_not_set_aside(
+    sqlite_bench: Bench, reference: Reference, least: int
+) -> None:
+    """All is refused from some detail of page 2 on, in fewer answers than block a site."""
+    bench = sqlite_bench
+    bench.settings = {**ONE_BY_ONE, "CONCURRENT_REQUESTS": 1}
+    bench.site.behave(skip=11 + 4, status=403)
+    bench.write(DETAILS + "    shard_pages = 12\n")
+    crawl = bench.crawl(RESUME_HEALTH_LEAST=least)
+    assert_blocked(bench, crawl, watermark=1)
+    assert not bench.quarantine
+    assert bench.site.hits() <= 2 + 5 + 1
+    assert_resumes(bench, reference(DETAILS))
+
+
+@pytest.mark.parametrize("bad", ["k015", "k111"])
+def test_one_detail_that_is_refused_costs_no_request_unless_it_is_the_last(
+    sqlite_bench: Bench, bad: str
+) -> None:
+    bench = sqlite_bench
+    bench.site.behave(path=f"/item/{bad}", status=403)
+    bench.write(DETAILS + "    shard_pages = 12\n")
+    bench.crawl(**ONE_BY_ONE, CONCURRENT_REQUESTS=1)
+    assert bench.task["verdict"] == "complete_with_rejects"
+    assert [row["url"][-4:] for row in bench.quarantine] == [bad]
+    assert bench.site.hits() == 12 + (bad == "k111")
+
+
 def test_a_cached_answer_says_nothing_of_the_site(sqlite_bench: Bench) -> None:
     bench = sqlite_bench
     bench.write(NUMBERED)

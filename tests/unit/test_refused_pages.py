@@ -32,7 +32,7 @@ def wrong(number: int, status: int | None = 400, kind: ErrorKind = ErrorKind.PER
 def is_doubted(end: PageEnd, answers: list[Signal], *, tries: int = 1, **given: Any) -> bool:
     """Whether page 1 is, after that many tries, of a site that gave those answers."""
     watch = SiteWatch(HealthLimits(), on=given.get("on", True), inc_stat=lambda *_: None)
-    flow = SimpleNamespace(spider=None, wake=None)
+    flow = SimpleNamespace(spider=None, wake=None, shards={})
     doubts = Doubts(cast(Any, flow), watch)
     walk = BoundedWalk(claimed(last=9), PagePolicy(retries=given.get("retries", 0)))
     shard = HeldShard(walk)
