@@ -133,8 +133,9 @@ class Heartbeat:
             self._say(self._missed, error)
         else:
             self.missing = self._unanswered = False
-            self._renewed = sent  # at once, so that a blocked loop is not unsure afterwards
-            self._say(self._learned, renewal, held)
+            if not renewal.lost:  # else only once the loop has dropped them
+                self._renewed = sent  # at once, so that a blocked loop is not unsure afterwards
+            self._say(self._learned, renewal, held, sent)
         finally:
             self._running = False
 
@@ -143,7 +144,7 @@ class Heartbeat:
     def _loop_runs(self) -> None:
         self._loop_seen = clock.monotonic()
 
-    def _learned(self, renewal: Renewal, held: dict[int, int]) -> None:
+    def _learned(self, renewal: Renewal, held: dict[int, int], sent: float) -> None:
         self._loop.session.outage.ended("heartbeat")
         shards = self._loop.flow.shards
         lost = [
@@ -151,6 +152,7 @@ class Heartbeat:
             if shard_id in shards and shards[shard_id].token == held[shard_id]
         ]  # fmt: skip
         self._loop.flow.lose(lost)
+        self._renewed = max(self._renewed, sent)
         self._loop.flow.wish(renewal.desired)
         self._loop.gate.learn(renewal.parked)
         self._loop.beaten()

@@ -167,8 +167,13 @@ def test_txn_7_runs_in_one_process_leave_nothing(
     bench.run_scrapy("repeated", "rows", "plain", *options(bench)).wait()
     kept, resources = json.loads((bench.directory / "kept").read_text())
     assert kept == [0] * runs
-    # Threads and open files after the last run: as many as after the third.
-    assert resources[-1] == resources[2]
+    # Threads and open files after the last runs: no more than after the first ones. A thread
+    # may take a moment to end.
+    most, least = (
+        map(max, zip(*resources[:4], strict=True)),
+        map(min, zip(*resources[-3:], strict=True)),
+    )
+    assert all(late <= early for early, late in zip(most, least, strict=True)), resources
     assert len(bench.tasks) == runs // 2
 
 

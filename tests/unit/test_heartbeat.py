@@ -190,6 +190,19 @@ def test_what_was_lost_is_told_in_the_loop_if_it_is_the_same_claim(
     assert loop.lost == []
 
 
+def test_nobody_is_sure_of_a_lost_shard_before_the_loop_has_dropped_it(
+    loop: Loop, beating: Heartbeat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.monotonic() + 60  # the process was frozen
+    monkeypatch.setattr(heartbeat.clock, "monotonic", lambda: now)
+    loop.work = SimpleNamespace(beat=lambda *_: Renewal(frozenset({7}), "run"))
+    beating.tick()
+    assert beating.unsure
+    loop.run()
+    assert loop.lost == [7]
+    assert not beating.unsure
+
+
 def test_it_ends_with_the_loop(
     loop: Loop, beating: Heartbeat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
