@@ -67,8 +67,8 @@ class Contact:
         self._ahead = ahead
 
     def lost(self) -> None:
-        """The database did not answer."""
-        self.since = self._last = clock.monotonic()
+        """The database did not answer: the contact begins with its next answer."""
+        self._last = float("-inf")
 
 
 def gap_for(lease: float) -> float:
@@ -129,8 +129,9 @@ class Reaper:
         self._timer: Any = None
 
     def start(self) -> None:
-        """Begin the rounds."""
+        """Begin the rounds; the run was just opened, so the database has answered."""
         self._contact.lost()
+        self._contact.heard()
         self._timer = call_later(self._loop.settings.heartbeat, self._tick)
 
     def stop(self) -> None:

@@ -41,10 +41,10 @@ def test_txn_9_the_crawl_goes_on_and_catches_up(outage: Outage) -> None:
     """With two machines, and after all leases have ended."""
     bench = outage.bench
     bench.site.delay = 0.5
-    crawls = [bench.start(home=home) for home in ("one", "two")]
+    crawls = [bench.start(home=home, RESUME_LEASE=3) for home in ("one", "two")]
     wait_until(lambda: {row["status"] for row in bench.shards} == {"running"})
     outage.begin(after=16)
-    time.sleep(2)  # two leases
+    time.sleep(4)  # longer than a lease
     asked = outage.asked
     wait_until(lambda: outage.asked >= asked + 10)
     assert bench.journalled("one") and bench.journalled("two")
