@@ -31,7 +31,7 @@ servers: ## Install the servers that the tests start for themselves (Debian, as 
 	  exit 1; }
 
 test: $(READY) servers ## Run the tests; TESTS="tests/unit -k cursor" picks some
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -r R $(TESTS)
 
 lint: $(READY) ## Check style, types and the layers of imports
 	$(BIN)/ruff check .
