@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from example_project.site import Site
 
 from tests.acceptance.forkserver import ForkServer
@@ -46,9 +47,10 @@ class Servers:
                 server.start()
 
 
-@contextmanager
-def servers(directory: Path) -> Iterator[Servers]:
-    """Both, running."""
+@pytest.fixture(scope="module")
+def harmed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Both, running, for the tests of one module."""
+    directory = tmp_path_factory.mktemp("servers")
     made = Servers(MariaDB(directory / "mariadb"), Redis(directory / "redis"))
     made.back()
     yield made

@@ -15,18 +15,13 @@ import pytest
 
 from tests.acceptance.forkserver import ForkServer
 from tests.acceptance.harness import Bench, Crawl, wait_until
-from tests.acceptance.outages import Outage, Servers, servers, struck_bench
+from tests.acceptance.outages import Outage, Servers, harmed, struck_bench
 from tests.acceptance.test_red import reclaims, watched
 from tests.acceptance.test_txn import assert_one_outage, of_ours
 
+__all__ = ["harmed"]  # a fixture
+
 PAGES, ROWS, SHARDS = 160, 2, 8
-
-
-@pytest.fixture(scope="module")
-def harmed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """Servers that may be harmed."""
-    with servers(tmp_path_factory.mktemp("servers")) as made:
-        yield made
 
 
 @pytest.fixture

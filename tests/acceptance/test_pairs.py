@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from scrapy_resume import faults
 from tests.acceptance.conftest import Reference
 from tests.acceptance.forkserver import ForkServer
 from tests.acceptance.gauntlet import PAGES, ROWS, SPIDERS, Tally
-from tests.acceptance.outages import Servers, servers, struck_bench
+from tests.acceptance.outages import Servers, harmed, struck_bench
 from tests.acceptance.pairs import (
     DATABASE,
     KILL,
@@ -22,17 +21,12 @@ from tests.acceptance.pairs import (
 )
 from tests.acceptance.test_gauntlet import LOOSE
 
+__all__ = ["harmed"]  # a fixture
+
 SAMPLE = {
     "journal.synced": (KILL, DATABASE),
     "commit.before": (DATABASE, REDIS),
 }
-
-
-@pytest.fixture(scope="module")
-def harmed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """Servers that may be harmed."""
-    with servers(tmp_path_factory.mktemp("servers")) as made:
-        yield made
 
 
 @pytest.mark.parametrize("point", SAMPLE)

@@ -10,16 +10,11 @@ import pytest
 from scrapy_resume.store import operations
 from tests.acceptance.forkserver import ForkServer
 from tests.acceptance.harness import wait_until
-from tests.acceptance.outages import Outage, Servers, servers, struck_bench
+from tests.acceptance.outages import Outage, Servers, harmed, struck_bench
+
+__all__ = ["harmed"]  # a fixture
 
 PAGES, ROWS, SHARDS = 80, 2, 4
-
-
-@pytest.fixture(scope="module")
-def harmed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    """Servers that may be harmed."""
-    with servers(tmp_path_factory.mktemp("servers")) as made:
-        yield made
 
 
 @pytest.fixture

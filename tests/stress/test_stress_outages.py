@@ -15,8 +15,7 @@ import pytest
 
 from tests.acceptance.forkserver import ForkServer
 from tests.acceptance.harness import Crawl, wait_until
-from tests.acceptance.outages import Outage, Servers, struck_bench
-from tests.acceptance.test_outages import harmed
+from tests.acceptance.outages import Outage, Servers, harmed, struck_bench
 from tests.acceptance.test_red import reclaims
 
 __all__ = ["harmed"]  # a fixture

@@ -9,9 +9,8 @@ import pytest
 from tests.acceptance.conftest import Reference
 from tests.acceptance.forkserver import ForkServer
 from tests.acceptance.gauntlet import PAGES, ROWS, SPIDERS, Tally
-from tests.acceptance.outages import Servers, struck_bench
+from tests.acceptance.outages import Servers, harmed, struck_bench
 from tests.acceptance.pairs import PAIRS, STRUCK_AT, Pair
-from tests.acceptance.test_pairs import harmed
 
 __all__ = ["harmed"]  # a fixture
 
